@@ -1,0 +1,50 @@
+"""Heterogeneous multi-output Gaussian processes.
+
+The public names are resolved when first used, so that `hetmogp --help` need not import JAX.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "hetmogp.model": ("HetMOGP", "independent"),
+    "hetmogp.likelihoods": (
+        "Bernoulli",
+        "Beta",
+        "Categorical",
+        "Exponential",
+        "Gamma",
+        "Gaussian",
+        "HetGaussian",
+        "Likelihood",
+        "Poisson",
+        "StudentT",
+    ),
+    "hetmogp.kernels": (
+        "RBF",
+        "Kernel",
+        "Linear",
+        "Matern12",
+        "Matern32",
+        "Matern52",
+        "Periodic",
+        "Product",
+        "RationalQuadratic",
+        "Sum",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted([*_HOME_OF, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hetmogp' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

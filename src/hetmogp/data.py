@@ -1,0 +1,164 @@
+"""From tables to what the bound works on: standardised inputs, observations, mini-batches.
+
+A `Batch` is a set of input rows and, for each output, which of those rows it was observed at. The
+full data is one batch over the *distinct* input rows, so that each is projected once however many
+outputs and repetitions it has. Mini-batches are drawn from blocks of outputs that share inputs.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .tables import Dataset
+
+__all__ = [
+    "Batch",
+    "Block",
+    "Observations",
+    "Scaling",
+    "blocks",
+    "full_batch",
+    "padded",
+    "row_draws",
+]
+
+
+class Scaling(NamedTuple):
+    """Inputs are shifted and divided column by column; users never see it."""
+
+    centre: np.ndarray  # (p,)
+    scale: np.ndarray  # (p,)
+
+    @classmethod
+    def of(cls, X: Float[np.ndarray, "N p"]) -> "Scaling":
+        """Mean and standard deviation; a constant column keeps the scale one."""
+        constant = X.max(axis=0) == X.min(axis=0)
+        centre = np.where(constant, X[0], X.mean(axis=0))
+        scale = np.where(constant, 1.0, (X - centre).std(axis=0))
+        return cls(centre, np.where(scale > 0, scale, 1.0))
+
+    def apply(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
+        """To standard units."""
+        return (X - self.centre) / self.scale
+
+    def undo(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
+        """Back to the user's units."""
+        return X * self.scale + self.centre
+
+
+class Observations(eqx.Module):
+    """The values of one output in a batch.
+
+    Attributes:
+        row: the row of the batch's inputs at which each value was seen.
+        y: the values; where `seen` is false, any value in the support.
+        seen: which of them count.
+        scale: what a sum over them is multiplied by to estimate the sum over all data.
+    """
+
+    row: Int[Array, " n"]
+    y: Float[Array, " n"]
+    seen: Bool[Array, " n"]
+    scale: Float[Array, ""]
+
+
+class Batch(eqx.Module):
+    """Input rows and the observations made there, one entry per output."""
+
+    X: Float[Array, "N p"]
+    outputs: tuple[Observations, ...]
+
+
+def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Scaling]:
+    """All the data as one batch over its distinct input rows, rows never observed left out."""
+    observed = data.observed()
+    inputs = [X[seen] for X, seen in zip(data.inputs, observed, strict=True)]
+    distinct, row = np.unique(np.concatenate(inputs), axis=0, return_inverse=True)
+    rows = np.split(row.reshape(-1), np.cumsum([len(X) for X in inputs])[:-1])
+    scaling = scaling or Scaling.of(distinct)
+    outputs = tuple(
+        Observations(
+            jnp.asarray(padded(row)),
+            jnp.asarray(padded(y[seen])),
+            jnp.asarray(np.arange(_roomy(len(row))) < len(row)),
+            jnp.asarray(1.0),
+        )
+        for row, y, seen in zip(rows, data.values, observed, strict=True)
+    )
+    return Batch(jnp.asarray(padded(scaling.apply(distinct))), outputs), scaling
+
+
+def _roomy(n: int) -> int:
+    """N rounded up by at most an eighth, so that data of about one size share a compilation."""
+    grain = 2 ** max(n.bit_length() - 4, 3)
+    return -(-n // grain) * grain
+
+
+def padded(values: np.ndarray) -> np.ndarray:
+    """Values followed by copies of the last one, up to a roomy length."""
+    return np.pad(
+        values, [(0, _roomy(len(values)) - len(values))] + [(0, 0)] * (values.ndim - 1), "edge"
+    )
+
+
+class Block(eqx.Module):
+    """Outputs that share their inputs, ready to be drawn from row by row.
+
+    Attributes:
+        members: the positions of these outputs in the model.
+        X: the standardised inputs of the rows at which at least one of them was observed.
+        y: their values, one column each, with a harmless value where not seen.
+        seen: which values were observed.
+    """
+
+    members: tuple[int, ...] = eqx.field(static=True)
+    X: Float[Array, "N p"]
+    y: Float[Array, "N D"]
+    seen: Bool[Array, "N D"]
+
+
+def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
+    """Group the outputs by their inputs."""
+    groups: list[list[int]] = []
+    for d, X in enumerate(data.inputs):
+        for group in groups:
+            other = data.inputs[group[0]]
+            if X is other or np.array_equal(X, other):
+                group.append(d)
+                break
+        else:
+            groups.append([d])
+    observed = data.observed()
+    kept = []
+    for group in groups:
+        seen = np.stack([observed[d] for d in group], axis=1)
+        kept.append(seen.any(axis=1))
+    scaling = Scaling.of(
+        np.concatenate([data.inputs[g[0]][keep] for g, keep in zip(groups, kept, strict=True)])
+    )
+    result = []
+    for group, keep in zip(groups, kept, strict=True):
+        y = np.stack([data.values[d][keep] for d in group], axis=1)
+        seen = ~np.isnan(y)
+        filler = np.array([column[ok][0] for column, ok in zip(y.T, seen.T, strict=True)])
+        X = scaling.apply(data.inputs[group[0]][keep])
+        y = np.where(seen, y, filler)
+        result.append(Block(tuple(group), *map(jnp.asarray, (X, y, seen))))
+    return result, scaling
+
+
+def row_draws(N: int, size: int, seed: int, block: int) -> Iterator[Int[np.ndarray, " size"]]:
+    """Rows of each mini-batch, for ever: every row once an epoch, −1 where the last one is ragged.
+
+    The order of an epoch depends on (seed, block, epoch) only.
+    """
+    epoch = 0
+    while True:
+        order = np.random.default_rng([seed, block, epoch]).permutation(N).astype(np.int32)
+        padding = np.full(-N % size, -1, np.int32)
+        yield from np.concatenate([order, padding]).reshape(-1, size)
+        epoch += 1

@@ -1,0 +1,16 @@
+"""Learning: where it starts, how it proceeds, when it stops."""
+
+from .progress import Progress
+from .run import JITTER, Fit, NotPositiveDefinite, run_svi, run_vem
+from .start import choose_inducing, initial_parameters
+
+__all__ = [
+    "JITTER",
+    "Fit",
+    "NotPositiveDefinite",
+    "Progress",
+    "choose_inducing",
+    "initial_parameters",
+    "run_svi",
+    "run_vem",
+]

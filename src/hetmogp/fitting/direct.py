@@ -1,0 +1,63 @@
+"""The paper's way on the full batch: L-BFGS on everything, q(u) included, by plain gradients."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PyTree
+
+from ..bound import Parameters, Rules, elbo
+from ..data import Batch
+from ..variational import Factors
+from .free import free, with_free
+from .lbfgs import maximise
+from .vem import State
+
+__all__ = ["init", "step"]
+
+ITERATIONS = 50
+
+
+@eqx.filter_jit
+def _bound(
+    flat: Array, template: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
+) -> tuple[Float[Array, ""], Float[Array, " n"]]:
+    unravel = ravel_pytree(template)[1]
+
+    def value(flat: Array) -> Array:
+        values, q = unravel(flat)
+        q = Factors(q.mean, jnp.tril(q.root))
+        return elbo(with_free(parameters, values), q, batch, jitter, rules)
+
+    return jax.value_and_grad(value)(flat)
+
+
+def init(
+    parameters: Parameters, batch: Batch, jitter: float, rules: Rules, tolerance: float
+) -> State:
+    """q(u) at the prior."""
+    R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
+    q = Factors(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
+    bound = eqx.filter_jit(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
+    return State(parameters, (), q, float(bound))
+
+
+def step(
+    state: State,
+    batch: Batch,
+    jitter: float,
+    rules: Rules,
+    tolerance: float,
+    learn_inducing: bool,
+) -> State:
+    """Some iterations of L-BFGS."""
+    learned = (free(state.parameters, learn_inducing), state.q)
+    (values, q), bound = maximise(
+        lambda flat, template: _bound(
+            flat, template, state.parameters, batch, jnp.asarray(jitter), rules
+        ),
+        learned,
+        ITERATIONS,
+    )
+    q = Factors(q.mean, jnp.tril(q.root))
+    return State(with_free(state.parameters, values), (), q, bound)

@@ -1,0 +1,266 @@
+"""The loops around VEM and SVI: convergence, restarts, interruption, trouble with Cholesky."""
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bound import Parameters, Rules, elbo
+from ..data import Batch, Block
+from ..variational import Factors
+from . import direct, svi, vem
+from .progress import Progress
+
+__all__ = ["Fit", "run_svi", "run_vem"]
+
+JITTER = {"float64": 1e-6, "float32": 1e-4}
+LARGEST_JITTER = 1e-2
+SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
+SVI_PACES = (1.0, 0.3, 0.1)  # step sizes after each plateau
+PATIENCE = 100  # steps at least between two looks at the mini-batch bounds
+
+
+class NotPositiveDefinite(ArithmeticError):
+    """The bound could not be evaluated at the start, even with the largest jitter."""
+
+
+@dataclass
+class Fit:
+    """What a fit found.
+
+    Attributes:
+        parameters: the model.
+        q: q(u).
+        bound: the evidence lower bound.
+        history: the bound after each round (VEM) or its mean over each window of steps (SVI).
+        converged: whether the convergence rule was met.
+        jitter: what was added to the diagonals of k(Z, Z).
+        iterations: rounds (VEM) or steps (SVI).
+    """
+
+    parameters: Parameters
+    q: Factors
+    bound: float
+    jitter: float
+    history: list[float] = field(default_factory=list)
+    converged: bool = False
+    iterations: int = 0
+
+
+def _interrupted(fit: Fit) -> Fit:
+    warnings.warn(
+        f"interrupted after {fit.iterations} iterations; the model is usable as it stands",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return fit
+
+
+def run_vem(
+    starts: Sequence[Parameters],
+    batch: Batch,
+    rules: Rules,
+    *,
+    natural_gradients: bool,
+    learn_inducing: bool,
+    max_iter: int,
+    tolerance: float,
+    jitter: float,
+    progress: Progress,
+) -> Fit:
+    """Variational EM to convergence, from the most promising of the starts.
+
+    Args:
+        starts: models to start from; each gets a few rounds, the best bound is carried on.
+        batch: all the data.
+        rules: how the bound is evaluated.
+        natural_gradients: False learns q(u) by L-BFGS with the rest, as the paper does.
+        learn_inducing: whether inducing inputs move.
+        max_iter: the most rounds; 0 fits q(u) alone.
+        tolerance: nats; converged when a round gains less.
+        jitter: where to begin.
+        progress: where to report.
+    """
+    method = vem if natural_gradients else direct
+
+    def begin(start: Parameters) -> tuple[Fit, vem.State]:
+        level = jitter
+        while True:
+            state = method.init(start, batch, level, rules, 0.1 * tolerance)
+            if np.isfinite(state.bound):
+                fit = Fit(state.parameters, state.q, state.bound, level, [state.bound])
+                return fit, state
+            level *= 10.0
+            if level > LARGEST_JITTER:
+                raise NotPositiveDefinite
+
+    def advance(fit: Fit, state: vem.State, rounds: int, label: str) -> vem.State:
+        first_gain = np.nan
+        for _ in range(rounds):
+            state = method.step(state, batch, fit.jitter, rules, 0.1 * tolerance, learn_inducing)
+            gain = state.bound - fit.bound
+            fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
+            fit.history.append(state.bound)
+            fit.iterations += 1
+            first_gain = gain if np.isnan(first_gain) else first_gain
+            fraction = _towards(gain, first_gain, tolerance)
+            progress.update(f"{label}round {fit.iterations}", fraction, fit.bound)
+            if gain < tolerance:
+                fit.converged = True
+                break
+        return state
+
+    best: tuple[Fit, vem.State] | None = None
+    try:
+        for number, start in enumerate(starts):
+            label = f"start {number + 1}/{len(starts)} · " if len(starts) > 1 else ""
+            fit, state = begin(start)
+            progress.update(f"{label}first q(u)", 0.0, fit.bound)
+            if best is None:
+                best = (fit, state)
+            if len(starts) > 1:
+                state = advance(fit, state, min(SHORT_ROUNDS, max_iter), label)
+                if fit.bound >= best[0].bound or fit is best[0]:
+                    best = (fit, state)
+        assert best is not None
+        fit, state = best
+        if not fit.converged:
+            advance(fit, state, max_iter - fit.iterations, "")
+        return fit
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        return _interrupted(best[0])
+
+
+def _towards(gain: float, first: float, tolerance: float) -> float:
+    """How far gains have fallen from the first one to the tolerance, in logarithms."""
+    if gain <= tolerance or first <= tolerance:
+        return 1.0
+    return float(np.log(first / gain) / np.log(first / tolerance))
+
+
+@eqx.filter_jit
+def _mini_batch_bound(
+    parameters: Parameters,
+    q: Factors,
+    blocks: list[Block],
+    rows: tuple[Array, ...],
+    jitter: Array,
+    rules: Rules,
+) -> Float[Array, ""]:
+    return elbo(parameters, q, svi.mini_batch(blocks, rows), jitter, rules)
+
+
+def run_svi(
+    start: Parameters,
+    blocks: list[Block],
+    rules: Rules,
+    *,
+    batch_size: int,
+    optimiser: svi.Optimiser,
+    natural_gradients: bool,
+    learn_inducing: bool,
+    max_iter: int,
+    tolerance: float,
+    jitter: float,
+    seed: int,
+    progress: Progress,
+) -> Fit:
+    """Stochastic inference to convergence.
+
+    The mean of the mini-batch bounds over a window (whole epochs, at least `PATIENCE` steps) is
+    compared with the window before; when it gains less than the tolerance the step sizes are cut,
+    and after the last cut the fit has converged.
+
+    Args:
+        start: the model to start from.
+        blocks: the data.
+        rules: how the bound is evaluated.
+        batch_size: rows per step from each block.
+        optimiser: for everything but q(u).
+        natural_gradients: False learns q(u) by the same optimiser, as the paper does.
+        learn_inducing: whether inducing inputs move.
+        max_iter: the most steps.
+        tolerance: nats; the gain of a window below which steps get smaller.
+        jitter: where to begin.
+        seed: of the order of the rows.
+        progress: where to report.
+    """
+    epoch = max(-(-len(block.X) // min(batch_size, len(block.X))) for block in blocks)
+    window = epoch * max(1, -(-PATIENCE // epoch)) if epoch <= PATIENCE else PATIENCE
+    Q, M = start.prior.Z.shape[:2]
+    length = min(svi.chunk_length(Q, M, batch_size * len(blocks)), window)
+    key = jax.random.key(seed)
+    drawn = svi.draws(blocks, batch_size, seed)
+
+    state = svi.init(start, learn_inducing, optimiser, natural_gradients)
+    fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
+    bounds: list[float] = []
+    looked, pace = 0, 0
+    slow_down = 1.0
+    try:
+        while fit.iterations < max_iter:
+            steps = list(itertools.islice(drawn, min(length, max_iter - fit.iterations)))
+            rows = tuple(jnp.asarray(np.stack(block)) for block in zip(*steps, strict=True))
+            scale = SVI_PACES[pace] * slow_down
+            rates = (
+                jnp.asarray(scale * svi.LEARNING_RATE[optimiser]),
+                jnp.asarray(scale * svi.NATURAL_RATE),
+            )
+            new, values = svi.chunk(
+                state, start, blocks, rows, jnp.asarray(fit.jitter), rules, optimiser, rates, key
+            )
+            values = np.asarray(values)
+            if not _finite(new, values):  # take the last good state up again, more carefully
+                fit.jitter *= 10.0
+                slow_down *= 0.5
+                if fit.jitter > LARGEST_JITTER:
+                    raise NotPositiveDefinite
+                continue
+            state = new
+            fit.iterations += len(steps)
+            bounds += values.tolist()
+            if len(bounds) - looked >= window:
+                fit.history.append(float(np.mean(bounds[looked:])))
+                looked = len(bounds)
+                if len(fit.history) > 1 and fit.history[-1] - fit.history[-2] < tolerance:
+                    pace += 1
+                if pace == len(SVI_PACES):
+                    fit.converged = True
+                    break
+            fraction = (pace + 0.5) / len(SVI_PACES)
+            progress.update(f"step {fit.iterations}", fraction, float(np.mean(bounds[-window:])))
+    except KeyboardInterrupt:
+        _interrupted(fit)
+    fit.parameters, fit.q = svi.result(start, state)
+    fit.bound = _full_bound(fit, blocks, rules, batch_size, seed, epoch)
+    return fit
+
+
+def _finite(state: svi.State, values: np.ndarray) -> bool:
+    whole = jax.tree.leaves((state.free, state.q))
+    return bool(np.isfinite(values).all() and all(jnp.isfinite(leaf).all() for leaf in whole))
+
+
+def _full_bound(
+    fit: Fit, blocks: list[Block], rules: Rules, batch_size: int, seed: int, epoch: int
+) -> float:
+    """The bound over one epoch, or over its first 200 batches where there are more."""
+    drawn = itertools.islice(svi.draws(blocks, batch_size, seed), min(epoch, 200))
+    bound: Callable = _mini_batch_bound
+    jitter = jnp.asarray(fit.jitter)
+    return float(
+        np.mean(
+            [
+                bound(fit.parameters, fit.q, blocks, tuple(map(jnp.asarray, rows)), jitter, rules)
+                for rows in drawn
+            ]
+        )
+    )

@@ -1,0 +1,116 @@
+"""Where learning starts: from the data, and the same for the same data however it is arranged.
+
+Constants come from each output's marginal fit, inducing inputs from k-means, lengthscales from the
+spread of the inputs (spread over the latents), mixing weights from a generator keyed by the names
+of output and parameter, so that the order of the outputs does not matter.
+"""
+
+import warnings
+import zlib
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from sklearn.cluster import KMeans
+
+from ..bound import Parameters
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..priors import LMC, Independent
+
+__all__ = ["choose_inducing", "initial_parameters"]
+
+KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
+
+
+def choose_inducing(
+    X: Float[np.ndarray, "N p"], number: int | None, seed: int
+) -> Float[np.ndarray, "M p"]:
+    """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few."""
+    if len(X) > KMEANS_ROWS:
+        rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
+        X = X[np.sort(rows)]
+    distinct = np.unique(X, axis=0)
+    M = min(100, len(distinct)) if number is None else number
+    if len(distinct) < M:
+        warnings.warn(
+            f"inducing={M} is more than the {len(distinct)} distinct input rows; "
+            f"using {len(distinct)}",
+            UserWarning,
+            stacklevel=2,
+        )
+        M = len(distinct)
+    if len(distinct) == M:
+        return distinct
+    return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
+
+
+def initial_parameters(
+    names: Sequence[str],
+    likelihoods: Sequence[Likelihood],
+    values: Sequence[Float[np.ndarray, " N"]],
+    kernels: Sequence[Kernel],
+    ranks: Sequence[int],
+    inducing_inputs: Float[np.ndarray, "Q M p"],
+    columns: Sequence[str],
+    scale: Float[np.ndarray, " p"],
+    *,
+    prior: str,
+    seed: int,
+    restart: int,
+) -> Parameters:
+    """A model to start from.
+
+    Args:
+        names: of the outputs.
+        likelihoods: one per output.
+        values: the observed values of each output.
+        kernels: one per latent, as the user wrote them.
+        ranks: R_q of each latent.
+        inducing_inputs: one per latent, or one for all, standardised.
+        columns: the names of the inputs.
+        scale: what the inputs were divided by.
+        prior: "lmc" or "independent".
+        seed: of the whole fit.
+        restart: which start this is; number 0 is the plainest.
+    """
+    starts = [likelihood.start(y) for likelihood, y in zip(likelihoods, values, strict=True)]
+    Q, p = len(kernels), len(columns)
+    lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
+    spread = np.sqrt(p) * lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
+    keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
+    if prior == "independent":
+        kind, weights = Independent, np.ones(len(keys))
+    else:
+        R = sum(ranks)
+        kind = LMC
+        weights = np.stack([_normal(seed, restart, key, R) for key in keys]) / np.sqrt(R)
+    numbers = {
+        "kernels": tuple(
+            kernel.start(np.full(p, ell), columns, scale)
+            for kernel, ell in zip(kernels, spread, strict=True)
+        ),
+        "inducing_inputs": inducing_inputs,
+        "weights": weights,
+        "constants": np.zeros(len(keys)),
+        "centre": np.concatenate([start.constant for start in starts]),
+        "spread": np.concatenate([start.spread for start in starts]),
+    }
+    arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
+    return Parameters(
+        kind(**arrays, ranks=tuple(ranks)),
+        tuple(
+            eqx.tree_at(lambda l: l.free, likelihood, jax.tree.map(jnp.asarray, start.free))
+            if start.free
+            else likelihood
+            for likelihood, start in zip(likelihoods, starts, strict=True)
+        ),
+    )
+
+
+def _normal(seed: int, restart: int, key: str, size: int) -> Float[np.ndarray, " size"]:
+    generator = np.random.default_rng([seed, restart, zlib.crc32(key.encode())])
+    return generator.standard_normal(size)

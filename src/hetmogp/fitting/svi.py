@@ -1,0 +1,154 @@
+"""Stochastic variational inference on mini-batches: for large data.
+
+One pass over a mini-batch gives both gradients. The expected log-likelihood is differentiated with
+respect to the hyperparameters and, through perturbations of the latents' marginals that are zero,
+with respect to each latent's mean (r) and variance (g) at each row: that is all the natural-gradient
+step on q(u) needs. The loop runs on the device in chunks; the host only draws rows in between.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PyTree
+
+from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
+from ..data import Batch, Block, Observations, row_draws
+from ..variational import Factors, Natural, kl, marginals, natural_step
+from .free import free, with_free
+
+__all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "result"]
+
+Optimiser = Literal["adam", "adadelta"]
+
+LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
+NATURAL_RATE = 0.1
+WARM_UP = 50  # steps over which the natural step grows to its full size
+
+
+class State(NamedTuple):
+    """What SVI carries from step to step."""
+
+    free: PyTree
+    q: Natural | Factors
+    optimiser: PyTree
+    t: Int[Array, ""]
+
+
+def mini_batch(blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]]) -> Batch:
+    """The rows drawn from each block as one batch; row −1 is padding."""
+    inputs, outputs, offset = [], {}, 0
+    for block, drawn in zip(blocks, rows, strict=True):
+        size = drawn.shape[0]
+        scale = jnp.asarray(float(-(-block.X.shape[0] // size)))  # batches in an epoch
+        inputs.append(block.X[drawn])
+        y, seen = block.y[drawn], block.seen[drawn] & (drawn >= 0)[:, None]
+        for column, d in enumerate(block.members):
+            position = offset + jnp.arange(size)
+            outputs[d] = Observations(position, y[:, column], seen[:, column], scale)
+        offset += size
+    return Batch(jnp.concatenate(inputs), tuple(outputs[d] for d in sorted(outputs)))
+
+
+def draws(
+    blocks: Sequence[Block], batch_size: int, seed: int
+) -> Iterator[tuple[Int[np.ndarray, " B"], ...]]:
+    """The rows of each step, one array per block."""
+    sizes = [min(batch_size, len(block.X)) for block in blocks]
+    return zip(
+        *(row_draws(len(b.X), size, seed, k) for k, (b, size) in enumerate(zip(blocks, sizes))),
+        strict=True,
+    )
+
+
+def chunk_length(Q: int, M: int, B: int) -> int:
+    """Steps between two looks of the host: about a third of a second on two cores."""
+    operations = Q * (12 * M**2 * B + 30 * M**3) + 2e7
+    return int(np.clip(1e10 / operations, 1, 50))
+
+
+def _optimiser(name: Optimiser) -> optax.GradientTransformation:
+    return optax.scale_by_adam() if name == "adam" else optax.scale_by_adadelta()
+
+
+def init(
+    parameters: Parameters, learn_inducing: bool, optimiser: Optimiser, natural_gradients: bool
+) -> State:
+    """q(u) at the prior."""
+    values = free(parameters, learn_inducing)
+    R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
+    eye = jnp.broadcast_to(jnp.eye(M), (R, M, M))
+    q = (Natural if natural_gradients else Factors)(jnp.zeros((R, M)), eye)
+    learned = values if natural_gradients else (values, q)
+    return State(values, q, _optimiser(optimiser).init(learned), jnp.zeros((), int))
+
+
+def result(parameters: Parameters, state: State) -> tuple[Parameters, Factors]:
+    """The model and q(u) of a state."""
+    q = state.q.factors() if isinstance(state.q, Natural) else _lower(state.q)
+    return with_free(parameters, state.free), q
+
+
+def _lower(q: Factors) -> Factors:
+    return Factors(q.mean, jnp.tril(q.root))
+
+
+@eqx.filter_jit
+def chunk(
+    state: State,
+    parameters: Parameters,
+    blocks: list[Block],
+    rows: tuple[Int[Array, "T B"], ...],
+    jitter: Array,
+    rules: Rules,
+    optimiser: Optimiser,
+    rates: tuple[Array, Array],
+    key: Array,
+) -> tuple[State, Float[Array, " T"]]:
+    """T steps; returns the mini-batch bounds as well.
+
+    `rates` are the step sizes of the optimiser and of the natural gradient.
+    """
+
+    def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
+        batch = mini_batch(blocks, rows)
+        here = jax.random.fold_in(key, state.t)
+        warm = jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
+        rate, rho = rates
+
+        def negative(values, q, shift_mean, shift_variance):
+            moved = with_free(parameters, values)
+            projection = moved.prior.project(batch.X, jitter)
+            mean, variance = marginals(projection, q)
+            f = at_observations(moved, mean + shift_mean, variance + shift_variance, batch)
+            ell = expected_log_likelihood(moved.likelihoods, f, batch, rules, here)
+            return -ell, projection.A
+
+        R = sum(parameters.prior.ranks)
+        zero = jnp.zeros((batch.X.shape[0], R))
+        if isinstance(state.q, Natural):
+            q = state.q.factors()
+            (loss, A), (gradient, r, g) = jax.value_and_grad(negative, (0, 2, 3), has_aux=True)(
+                state.free, q, zero, zero
+            )
+            new_q = natural_step(state.q, q, A, -r.T, -g.T, warm * rho)
+            updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, state.free)
+            values = jax.tree.map(lambda v, u: v - rate * u, state.free, updates)
+            loss = loss + kl(q)
+        else:  # the paper's way: m and the root of S by the same optimiser as the rest
+
+            def whole(learned):
+                values, q = learned[0], _lower(learned[1])
+                return negative(values, q, zero, zero)[0] + kl(q)
+
+            learned = (state.free, state.q)
+            loss, gradient = jax.value_and_grad(whole)(learned)
+            updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, learned)
+            values, new_q = jax.tree.map(lambda v, u: v - rate * u, learned, updates)
+        return State(values, new_q, moments, state.t + 1), -loss
+
+    return jax.lax.scan(step, state, rows)

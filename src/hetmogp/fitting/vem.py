@@ -1,0 +1,213 @@
+"""Variational EM on the full batch: for small data.
+
+E-step. Each observation keeps a Gaussian *site* on its own parameter functions, from the gradients
+r, G of its expected log-likelihood with respect to the mean and covariance of f: precision −2G and
+linear term r − 2Gμ. q(u) follows from the sites in closed form (`variational.posterior`), and
+replacing the sites by those of the new q, a share ρ at a time, is a natural-gradient step. ρ is
+halved whenever the bound would fall, so it never does.
+
+M-step. L-BFGS on the hyperparameters with the *sites* held, not q: as kernels and weights move, q
+moves with them, which keeps the bound tight and makes rounds few. For Gaussian outputs one E-step
+gives the best q, and the M-step optimises the collapsed bound.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PyTree
+
+from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
+from ..data import Batch
+from ..priors import Projection
+from ..variational import Factors, kl, marginals, posterior
+from .free import free, with_free
+from .lbfgs import maximise
+
+__all__ = ["Sites", "State", "e_step", "flat_sites", "init", "step"]
+
+E_STEPS = 50
+M_ITERATIONS = 25
+
+
+class Sites(eqx.Module):
+    """exp(linearᵀf − ½ fᵀ precision f) for every observation of one output.
+
+    `metric` is `precision` made diagonally dominant. It sets the pace of the means, which it must
+    not make indefinite, and leaves their fixed point alone; `precision` itself gives covariances.
+    """
+
+    linear: Float[Array, "n J"]
+    metric: Float[Array, "n J J"]
+    precision: Float[Array, "n J J"]
+
+
+class State(NamedTuple):
+    """What VEM carries from round to round."""
+
+    parameters: Parameters
+    sites: tuple[Sites, ...]
+    q: Factors
+    bound: float
+
+
+def flat_sites(parameters: Parameters, batch: Batch) -> tuple[Sites, ...]:
+    """Sites that say nothing: q(u) is the prior."""
+    result = []
+    for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
+        n, J = seen.y.shape[0], len(likelihood.latent)
+        square = jnp.zeros((n, J, J))
+        result.append(Sites(jnp.zeros((n, J)), square, square))
+    return tuple(result)
+
+
+def q_from_sites(
+    parameters: Parameters, sites: tuple[Sites, ...], projection: Projection, batch: Batch
+) -> Factors:
+    """q(u) given the sites: their sum at each input row, as seen by the latents."""
+    W, b = parameters.prior.W, parameters.prior.b
+    N, R = batch.X.shape[0], W.shape[1]
+    total = jnp.zeros((N, R + R * R + R))
+    for d, site, seen in zip(parameters.slices, sites, batch.outputs, strict=True):
+        n, J = site.linear.shape
+        pairs = (W[d][:, None, :, None] * W[d][None, :, None, :]).reshape(J * J, R * R)
+        squares = (W[d][:, None, :] * W[d][None, :, :]).reshape(J * J, R)
+        linear = (site.linear - site.metric @ b[d]) @ W[d]
+        metric = site.metric.reshape(n, J * J) @ pairs
+        precision = site.precision.reshape(n, J * J) @ squares
+        total = total.at[seen.row].add(jnp.concatenate([linear, metric, precision], axis=1))
+    linear, metric, precision = jnp.split(total, [R, R + R * R], axis=1)
+    return posterior(projection.A, linear, metric.reshape(N, R, R), precision)
+
+
+def value_and_sites(
+    parameters: Parameters,
+    q: Factors,
+    projection: Projection,
+    batch: Batch,
+    rules: Rules,
+) -> tuple[Float[Array, ""], tuple[Sites, ...]]:
+    """The bound at q, and the sites that a full natural-gradient step from there would set."""
+    f = at_observations(parameters, *marginals(projection, q), batch)
+    value, gradients = jax.value_and_grad(
+        lambda f: expected_log_likelihood(parameters.likelihoods, f, batch, rules)
+    )(f)
+    sites = []
+    for (mean, _), (r, G) in zip(f, gradients, strict=True):
+        precision = -(G + jnp.swapaxes(G, 1, 2))
+        diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
+        others = jnp.sum(jnp.abs(precision), axis=2) - jnp.abs(diagonal)
+        lift = jnp.maximum(others - diagonal, 0.0)
+        metric = precision + lift[:, :, None] * jnp.eye(lift.shape[1])
+        sites.append(Sites(r + jnp.einsum("njk,nk->nj", metric, mean), metric, precision))
+    return value - kl(q), tuple(sites)
+
+
+@eqx.filter_jit
+def e_step(
+    parameters: Parameters,
+    sites: tuple[Sites, ...],
+    batch: Batch,
+    jitter: Array,
+    rules: Rules,
+    tolerance: Array,
+) -> tuple[tuple[Sites, ...], Factors, Float[Array, ""]]:
+    """Maximise the bound over q(u) with the hyperparameters held; the bound never falls."""
+    projection = parameters.prior.project(batch.X, jitter)
+
+    def evaluate(sites):
+        q = q_from_sites(parameters, sites, projection, batch)
+        return q, *value_and_sites(parameters, q, projection, batch, rules)
+
+    def unfinished(carry):
+        _, _, _, _, rho, gain, n = carry
+        return (n < E_STEPS) & (rho > 1e-4) & (gain > tolerance)
+
+    def attempt(carry):
+        sites, q, value, target, rho, gain, n = carry
+        trial = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, sites, target)
+        trial_q, trial_value, trial_target = evaluate(trial)
+        accept = trial_value >= value  # false for NaN
+        new = (trial, trial_q, trial_value, trial_target)
+        kept = jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, (sites, q, value, target))
+        # A short step gains little by itself: only one at full length may end the iteration.
+        gained = jnp.where(accept & (rho >= 1.0), trial_value - value, jnp.inf)
+        rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), 0.5 * rho)
+        return (*kept, rho, gained, n + 1)
+
+    # The first attempt only evaluates: its target is the sites themselves.
+    R, M, _ = projection.A.shape
+    nothing = Factors(jnp.zeros((R, M)), jnp.zeros((R, M, M)))
+    infinity = jnp.full((), jnp.inf)
+    carry = (sites, nothing, -infinity, sites, jnp.ones(()), infinity, 0)
+    sites, q, value, *_ = jax.lax.while_loop(unfinished, attempt, carry)
+    return sites, q, value
+
+
+@eqx.filter_jit
+def _bound(
+    flat: Array,
+    template: PyTree,
+    parameters: Parameters,
+    sites: tuple[Sites, ...],
+    batch: Batch,
+    jitter: Array,
+    rules: Rules,
+) -> tuple[Float[Array, ""], Float[Array, " n"]]:
+    """L and its gradient with respect to the hyperparameters, sites held."""
+    unravel = ravel_pytree(template)[1]
+
+    def value(flat: Array) -> Array:
+        moved = with_free(parameters, unravel(flat))
+        projection = moved.prior.project(batch.X, jitter)
+        q = q_from_sites(moved, sites, projection, batch)
+        f = at_observations(moved, *marginals(projection, q), batch)
+        return expected_log_likelihood(moved.likelihoods, f, batch, rules) - kl(q)
+
+    return jax.value_and_grad(value)(flat)
+
+
+def m_step(
+    parameters: Parameters,
+    sites: tuple[Sites, ...],
+    batch: Batch,
+    jitter: Array,
+    rules: Rules,
+    learn_inducing: bool,
+) -> Parameters:
+    """Raise the bound over the hyperparameters by L-BFGS, with the sites held."""
+    values, _ = maximise(
+        lambda flat, template: _bound(flat, template, parameters, sites, batch, jitter, rules),
+        free(parameters, learn_inducing),
+        M_ITERATIONS,
+    )
+    return with_free(parameters, values)
+
+
+def init(
+    parameters: Parameters, batch: Batch, jitter: float, rules: Rules, tolerance: float
+) -> State:
+    """The first E-step."""
+    sites = flat_sites(parameters, batch)
+    sites, q, bound = e_step(
+        parameters, sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
+    )
+    return State(parameters, sites, q, float(bound))
+
+
+def step(
+    state: State,
+    batch: Batch,
+    jitter: float,
+    rules: Rules,
+    tolerance: float,
+    learn_inducing: bool,
+) -> State:
+    """One round: an M-step and the E-step after it."""
+    moved = m_step(state.parameters, state.sites, batch, jnp.asarray(jitter), rules, learn_inducing)
+    sites, q, bound = e_step(
+        moved, state.sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
+    )
+    return State(moved, sites, q, float(bound))

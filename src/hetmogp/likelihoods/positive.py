@@ -1,0 +1,129 @@
+"""Positive outputs: Exponential and Gamma."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammainc, gammaln
+from jaxtyping import Array
+
+from ..quadrature import gauss_hermite
+from .base import Likelihood, Start, exp
+
+__all__ = ["Exponential", "Gamma"]
+
+
+class Exponential(Likelihood):
+    """A waiting time: y ~ Exponential(rate(x)), with mean 1/rate."""
+
+    links = {"rate": exp}
+    support = "a number >= 0"
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        return f[0] - y * jnp.exp(f[0])
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """μ − y e^(μ + v/2)."""
+        return mean[0] - y * jnp.exp(mean[0] + 0.5 * cov[0, 0])
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return jnp.exp(-f[0])
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return jnp.exp(-2.0 * f[0])
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """One over the rate is log-normal, and E[y²] = 2 E[rate⁻²]."""
+        expected = jnp.exp(-mean[0] + 0.5 * cov[0, 0])
+        return expected, expected**2 * (2.0 * jnp.exp(cov[0, 0]) - 1.0)
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        return -jnp.expm1(-jnp.maximum(y, 0.0) * jnp.exp(f[0]))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        return jax.random.exponential(key, dtype=f.dtype) * jnp.exp(-f[0])
+
+    def valid(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.valid`."""
+        return y >= 0
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """One over the mean."""
+        return {"rate": 1.0 / np.mean(y) if np.any(y > 0) else 1.0}
+
+
+class Gamma(Likelihood):
+    """A positive output: y ~ Gamma(shape(x), rate(x)), with mean shape/rate.
+
+    Args:
+        shape: a fixed shape, where it is not latent.
+        rate: a fixed rate, where it is not latent.
+        latent: the parameters that are functions of the input; both by default.
+    """
+
+    links = {"shape": exp, "rate": exp}
+    support = "a number > 0"
+
+    def __init__(
+        self,
+        shape: float | None = None,
+        rate: float | None = None,
+        *,
+        latent: tuple[str, ...] | None = None,
+    ):
+        super().__init__(latent=latent, shape=shape, rate=rate)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        shape, rate = self.parameters(f)
+        return shape * jnp.log(rate * y) - jnp.log(y) - rate * y - gammaln(shape)
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """All closed, with E[e^f₁ f₂] = e^(μ₁ + v₁/2) (μ₂ + c), but for E[log Γ(e^f₁)]."""
+        nodes, weights = gauss_hermite(20)
+        shape = jnp.exp(mean[0] + 0.5 * cov[0, 0])
+        rate = jnp.exp(mean[1] + 0.5 * cov[1, 1])
+        shapes = jnp.exp(mean[0] + jnp.sqrt(jnp.maximum(cov[0, 0], 1e-30)) * nodes)
+        log_gamma = jnp.sum(weights * gammaln(shapes))
+        return shape * (mean[1] + cov[0, 1] + jnp.log(y)) - jnp.log(y) - rate * y - log_gamma
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        shape, rate = self.parameters(f)
+        return shape / rate
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        shape, rate = self.parameters(f)
+        return shape / rate**2
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        shape, rate = self.parameters(f)
+        return gammainc(shape, rate * jnp.maximum(y, 0.0))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        shape, rate = self.parameters(f)
+        return jax.random.gamma(key, jnp.asarray(shape, f.dtype), dtype=f.dtype) / rate
+
+    def valid(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.valid`."""
+        return y > 0
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """Moments: shape = mean²/variance, rate = mean/variance, neither taken to an extreme."""
+        mean = float(np.mean(y))
+        shape = float(np.clip(mean**2 / max(float(np.var(y)), 1e-300), 0.1, 100.0))
+        return {"shape": shape, "rate": shape / mean}
+
+    def start(self, y: np.ndarray) -> Start:
+        """The constant model; half a unit on the log scale is already a wide prior for a shape."""
+        start = super().start(y)
+        return start._replace(spread=0.5 * start.spread)

@@ -1,0 +1,193 @@
+"""Real-valued outputs: Gaussian, heteroscedastic Gaussian, Student-t."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammaln, logsumexp, ndtr
+from jaxtyping import Array, Float
+
+from ..quadrature import gauss_hermite
+from .base import Likelihood, exp, identity
+
+__all__ = ["Gaussian", "HetGaussian", "StudentT"]
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def normal_log_density(y: Array, mean: Array, variance: Array) -> Array:
+    """Log N(y; mean, variance)."""
+    return -0.5 * (LOG_2PI + jnp.log(variance) + (y - mean) ** 2 / variance)
+
+
+class Gaussian(Likelihood):
+    """A real output: y ~ N(mean(x), scale²).
+
+    Args:
+        scale: the standard deviation of the noise; learned when not given.
+        latent: the parameters that are functions of the input.
+    """
+
+    links = {"mean": identity, "scale": exp}
+    default_latent = ("mean",)
+
+    def __init__(self, scale: float | None = None, *, latent: tuple[str, ...] | None = None):
+        super().__init__(latent=latent, scale=scale)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        mean, scale = self.parameters(f)
+        return normal_log_density(y, mean, jnp.square(scale))
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """Log N(y; μ, σ²) − v/2σ²."""
+        _, scale = self.parameters(mean)
+        return normal_log_density(y, mean[0], jnp.square(scale)) - 0.5 * cov[0, 0] / scale**2
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return self.parameters(f)[0]
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return jnp.square(self.parameters(f)[1])
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        mean, scale = self.parameters(f)
+        return ndtr((y - mean) / scale)
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        mean, scale = self.parameters(f)
+        return mean + scale * jax.random.normal(key, dtype=f.dtype)
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """The mean, and a noise of a third of the variance."""
+        return {"mean": np.mean(y), "scale": np.sqrt(_spread(y) / 3)}
+
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """The predictive distribution is itself Gaussian: N(μ, v + σ²)."""
+        _, scale = self.parameters(mean)
+        return jnp.ones(1, mean.dtype), mean[:1], cov[0, :1] + scale**2
+
+
+class HetGaussian(Likelihood):
+    """A real output with its own noise at every input: y ~ N(mean(x), variance(x))."""
+
+    links = {"mean": identity, "variance": exp}
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        mean, variance = self.parameters(f)
+        return normal_log_density(y, mean, variance)
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """With c = cov(f₁, f₂): E[(y − f₁)² e^−f₂] = e^(−μ₂ + v₂/2) ((y − μ₁ + c)² + v₁)."""
+        precision = jnp.exp(-mean[1] + 0.5 * cov[1, 1])
+        square = (y - mean[0] + cov[0, 1]) ** 2 + cov[0, 0]
+        return -0.5 * (LOG_2PI + mean[1] + precision * square)
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return self.parameters(f)[0]
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return self.parameters(f)[1]
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        mean, variance = self.parameters(f)
+        return ndtr((y - mean) / jnp.sqrt(variance))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        mean, variance = self.parameters(f)
+        return mean + jnp.sqrt(variance) * jax.random.normal(key, dtype=f.dtype)
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """The mean, and a noise of a third of the variance."""
+        return {"mean": np.mean(y), "variance": _spread(y) / 3}
+
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """Given f₂ the predictive is Gaussian: a one-dimensional mixture over f₂."""
+        nodes, weights = gauss_hermite(48)
+        v2 = jnp.maximum(cov[1, 1], 1e-30)
+        f2 = mean[1] + jnp.sqrt(v2) * nodes
+        centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
+        spread = jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0)
+        return jnp.asarray(weights), centre, spread + jnp.exp(f2)
+
+
+class StudentT(Likelihood):
+    """A real output with heavy tails: y ~ location(x) + scale · t(df).
+
+    Args:
+        scale: the scale of the noise; learned when not given.
+        df: the degrees of freedom; learned when not given.
+        latent: the parameters that are functions of the input.
+    """
+
+    links = {"location": identity, "scale": exp, "df": exp}
+    default_latent = ("location",)
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        df: float | None = None,
+        *,
+        latent: tuple[str, ...] | None = None,
+    ):
+        super().__init__(latent=latent, scale=scale, df=df)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        location, scale, df = self.parameters(f)
+        z2 = ((y - location) / scale) ** 2
+        normaliser = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * jnp.log(df * jnp.pi)
+        return normaliser - jnp.log(scale) - 0.5 * (df + 1) * jnp.log1p(z2 / df)
+
+    def mean(self, f: Array) -> Array:
+        """The location; where df ≤ 1 there is no mean and this is its median."""
+        return self.parameters(f)[0]
+
+    def variance(self, f: Array) -> Array:
+        """scale² df/(df − 2), infinite for df ≤ 2."""
+        _, scale, df = self.parameters(f)
+        df = jnp.asarray(df, f.dtype)
+        return jnp.where(df > 2, scale**2 * df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        location, scale, df = self.parameters(f)
+        z = (y - location) / scale
+        tail = 0.5 * betainc(df / 2, 0.5, df / (df + z**2))
+        return jnp.where(z > 0, 1.0 - tail, tail)
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        location, scale, df = self.parameters(f)
+        return location + scale * jax.random.t(key, jnp.asarray(df, f.dtype), dtype=f.dtype)
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """The median, half the spread of the middle half, and four degrees of freedom."""
+        quarter = 0.25 * float(np.subtract(*np.percentile(y, [75, 25])))
+        return {"location": np.median(y), "scale": quarter or np.sqrt(_spread(y) / 3), "df": 4.0}
+
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """A t is a Gaussian of precision λ/scale², λ ~ Gamma(df/2, df/2): a mixture over λ."""
+        _, scale, df = self.parameters(mean)
+        left = -4.0 - 40.0 / df
+        right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
+        t = left + (right - left) * jnp.linspace(0.0, 1.0, 161, dtype=mean.dtype)  # log λ
+        log_mass = 0.5 * df * (t - jnp.exp(t))
+        weights = jnp.exp(log_mass - logsumexp(log_mass))
+        return weights, jnp.broadcast_to(mean[0], t.shape), cov[0, 0] + scale**2 * jnp.exp(-t)
+
+
+def _spread(y: Float[np.ndarray, " N"]) -> float:
+    """The variance of y, or something positive where y does not vary."""
+    variance = float(np.var(y))
+    return variance if variance > 0 else float(np.max(np.abs(y), initial=0.0)) ** 2 * 1e-4 or 1.0

@@ -1,0 +1,466 @@
+"""HetMOGP, the estimator. It joins the other modules and computes nothing itself."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .bound import Parameters, Rules, parameter_functions
+from .data import Scaling, blocks, full_batch
+from .fitting import (
+    JITTER,
+    Fit,
+    NotPositiveDefinite,
+    Progress,
+    choose_inducing,
+    initial_parameters,
+    run_svi,
+    run_vem,
+)
+from .kernels import RBF, Kernel
+from .linalg import session
+from .prediction import Prediction, latents_at
+from .quadrature import Expectation, standard_nodes
+from .tables import Dataset, name_outputs, read, read_inputs
+from .variational import Factors
+
+__all__ = ["HetMOGP", "independent"]
+
+# Full batches cost about N (RM)² operations a pass; beyond this, mini-batches are the better bargain.
+LARGEST_VEM_COST = 3e8
+LARGEST_VEM_ROWS = 20_000
+DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 1e-3)}  # max_iter, tol
+
+OPTIONS = {
+    "prior": ("lmc", "independent"),
+    "method": ("auto", "vem", "svi"),
+    "bound": ("joint", "factorised"),
+    "expectation": ("auto", "quadrature", "montecarlo"),
+    "optimizer": ("adam", "adadelta"),
+    "dtype": ("float64", "float32"),
+}
+
+
+class HetMOGP(BaseEstimator):
+    """A heterogeneous multi-output Gaussian process.
+
+    Every parameter of every output's likelihood is a latent function of the inputs; all of them mix
+    the same few latent Gaussian processes, so that a well-observed output informs the others.
+
+    Args:
+        likelihoods: one per output, as a list or as a dict by output name.
+        kernel: of the latents; one for all, or a list of one per latent. RBF by default.
+        latents: Q, the number of latent processes. Those not needed end with weights near zero.
+        rank: R_q, how many copies of each latent are mixed; one number or one per latent.
+            `latents=1, rank=R` is the intrinsic coregionalisation model.
+        inducing: how many inducing inputs (at most 100 by default); or where they are, as an array
+            shared by the latents or a list of one per latent.
+        prior: "lmc", or "independent" for one process per parameter function.
+        method: "vem" (full batches), "svi" (mini-batches), or "auto" by the size of the data.
+        bound: "joint", or "factorised" for the paper's product over parameter functions.
+        expectation: "auto" uses closed forms where there are any; "quadrature" and "montecarlo"
+            never do.
+        batch_size: rows per output in a mini-batch.
+        optimizer: "adam" or "adadelta", for mini-batches.
+        natural_gradients: False learns q(u) by the same optimiser as the rest, as the paper did.
+        learn_inducing: whether inducing inputs move.
+        max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
+            hyperparameters where they start and only finds q(u).
+        tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 1e-3) that
+            gains less is the sign of convergence.
+        restarts: how many starts to try; the best bound is kept. One by default: in trials on the
+            paper's problem all starts ended at the same bound.
+        dtype: "float64" or "float32".
+        seed: everything random follows from it.
+        progress: whether to show a progress bar in a terminal or notebook.
+
+    Attributes:
+        elbo_: the evidence lower bound reached.
+        history_: the bound after each round, or its mean over each window of steps.
+        converged_: whether the convergence rule was met.
+        n_iter_: rounds or steps taken.
+        method_: "vem" or "svi".
+        output_names_: the outputs, in order.
+        likelihoods_: the fitted likelihoods by output name.
+        parameter_names_: the J parameter functions, as "output.parameter".
+        kernels_: the Q fitted kernels, in the units of the inputs.
+        weights_: the mixing weights W, (J, ΣR_q).
+        constants_: the constants b, (J,).
+        coregionalisation_: the matrices B_q, (Q, J, J).
+        inducing_inputs_: Q arrays (M, p), in the units of the inputs.
+        n_features_in_: p, the number of inputs.
+
+    Example:
+        >>> import numpy as np
+        >>> import hetmogp as hm
+        >>> x = np.linspace(0.0, 1.0, 60)
+        >>> Y = {"height": np.sin(6 * x), "high": (np.sin(6 * x) > 0).astype(float)}
+        >>> Y["high"][20:40] = np.nan
+        >>> model = hm.HetMOGP({"height": hm.Gaussian(), "high": hm.Bernoulli()}, latents=1)
+        >>> pred = model.fit(x, Y).predict([0.1, 0.4, 0.7])
+        >>> pred["high"].mean.round().tolist()
+        [1.0, 1.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        likelihoods: Any,
+        *,
+        kernel: Kernel | Sequence[Kernel] | None = None,
+        latents: int = 3,
+        rank: int | Sequence[int] = 1,
+        inducing: Any = None,
+        prior: Literal["lmc", "independent"] = "lmc",
+        method: Literal["auto", "vem", "svi"] = "auto",
+        bound: Literal["joint", "factorised"] = "joint",
+        expectation: Expectation = "auto",
+        batch_size: int = 500,
+        optimizer: Literal["adam", "adadelta"] = "adam",
+        natural_gradients: bool = True,
+        learn_inducing: bool = True,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        restarts: int | None = None,
+        dtype: Literal["float64", "float32"] = "float64",
+        seed: int = 0,
+        progress: bool = True,
+    ):
+        self.likelihoods = likelihoods
+        self.kernel = kernel
+        self.latents = latents
+        self.rank = rank
+        self.inducing = inducing
+        self.prior = prior
+        self.method = method
+        self.bound = bound
+        self.expectation = expectation
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.natural_gradients = natural_gradients
+        self.learn_inducing = learn_inducing
+        self.max_iter = max_iter
+        self.tol = tol
+        self.restarts = restarts
+        self.dtype = dtype
+        self.seed = seed
+        self.progress = progress
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Learn from data.
+
+        Args:
+            X: the inputs, (N, p), as an array or frame shared by all outputs, or a list or dict of
+                one per output.
+            Y: the outputs, (N, D), as an array or frame, or a list or dict of one sequence per
+                output. NaN, None and NA mean "not observed".
+        """
+        began = time.perf_counter()
+        self._check_options()
+        named = name_outputs(self.likelihoods, Y)
+        data = read(named, X, Y)
+        for likelihood in data.likelihoods:
+            standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
+        with session(self.dtype), Progress(self.progress) as progress:
+            fit, scaling = self._learn(_by_name(data), progress)
+            self._keep(data, fit, scaling, X)
+        self.fit_seconds_ = time.perf_counter() - began
+        return self
+
+    def _learn(self, data: Dataset, progress: Progress) -> tuple[Fit, Scaling]:
+        """Prepare the data, choose a method and run it. Outputs come in the order of their names."""
+        values = [y[seen] for y, seen in zip(data.values, data.observed(), strict=True)]
+        observed = sum(map(len, values))
+        kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
+        rows = len(np.unique([id(X) for X in data.inputs])) * max(map(len, data.values))
+        method = self.method
+        if rows <= 10 * LARGEST_VEM_ROWS and method != "svi":
+            batch, scaling = full_batch(data)
+            distinct = np.asarray(batch.X, float)
+            Z = self._inducing(distinct, scaling, len(kernels))
+            cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
+            if method == "vem" or (cost <= LARGEST_VEM_COST and len(distinct) <= LARGEST_VEM_ROWS):
+                method = "vem"
+        if method != "vem":
+            method = "svi"
+            groups, scaling = blocks(data)
+            stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
+            Z = self._inducing(stacked, scaling, len(kernels))
+
+        max_iter, tol = DEFAULTS[method]
+        max_iter = max_iter if self.max_iter is None else self.max_iter
+        tol = (tol if self.tol is None else self.tol) * observed
+        starts = [
+            initial_parameters(
+                data.names,
+                data.likelihoods,
+                values,
+                kernels,
+                ranks,
+                Z,
+                data.columns,
+                scaling.scale,
+                prior=self.prior,
+                seed=self.seed,
+                restart=restart,
+            )
+            for restart in range(self.restarts or 1)
+        ]
+        self.method_ = method
+        rules = Rules(joint=self.bound == "joint", expectation=self.expectation)
+        common: dict[str, Any] = {
+            "natural_gradients": self.natural_gradients,
+            "learn_inducing": self.learn_inducing,
+            "max_iter": max_iter,
+            "tolerance": tol,
+            "jitter": JITTER[self.dtype],
+            "progress": progress,
+        }
+        try:
+            if method == "vem":
+                return run_vem(starts, batch, rules, **common), scaling
+            fits = [
+                run_svi(
+                    start,
+                    groups,
+                    rules,
+                    batch_size=self.batch_size,
+                    optimiser=self.optimizer,
+                    seed=self.seed,
+                    **common,
+                )
+                for start in starts
+            ]
+            return max(fits, key=lambda fit: fit.bound), scaling
+        except NotPositiveDefinite:
+            raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None
+
+    def _check_options(self) -> None:
+        for option, allowed in OPTIONS.items():
+            value = getattr(self, option)
+            if value not in allowed:
+                raise ValueError(f"{option} must be one of {list(allowed)}, not {value!r}")
+        for option, least in (("latents", 1), ("batch_size", 1), ("max_iter", 0), ("restarts", 1)):
+            value = getattr(self, option)
+            if value is None and option in ("max_iter", "restarts"):
+                continue
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
+        if self.tol is not None and not self.tol > 0:
+            raise ValueError(f"tol must be positive, not {self.tol!r}")
+
+    def _latents(self, J: int) -> tuple[list[Kernel], list[int]]:
+        """The kernel and rank of each latent; J is the number of parameter functions."""
+        alone = self.prior == "independent"
+        Q = J if alone else int(self.latents)
+        kernel = RBF() if self.kernel is None else self.kernel
+        kernels = [kernel] * Q if isinstance(kernel, Kernel) else list(kernel)
+        if len(kernels) != Q:
+            what = "parameter functions" if alone else "latents"
+            raise ValueError(f"kernel is a list of {len(kernels)} for {Q} {what}")
+        for k in kernels:
+            if not isinstance(k, Kernel):
+                raise TypeError(f"kernel holds {k!r}, which is not a kernel such as RBF()")
+        rank = 1 if alone else self.rank
+        ranks = [rank] * Q if isinstance(rank, int | np.integer) else list(rank)
+        if len(ranks) != Q or not all(isinstance(r, int | np.integer) and r >= 1 for r in ranks):
+            raise ValueError(f"rank must be a whole number >= 1, or {Q} of them, not {self.rank!r}")
+        return kernels, [int(r) for r in ranks]
+
+    def _inducing(self, X: np.ndarray, scaling: Scaling, Q: int) -> np.ndarray:
+        """Standardised inducing inputs, (Q, M, p), or (1, M, p) where the latents share them."""
+        inducing = self.inducing
+        if inducing is None or isinstance(inducing, int | np.integer):
+            if inducing is not None and inducing < 1:
+                raise ValueError(f"inducing must be at least 1, not {inducing}")
+            Z = choose_inducing(X, None if inducing is None else int(inducing), self.seed)
+            return np.repeat(Z[None], Q if self.learn_inducing else 1, axis=0)
+        per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
+        if per_latent and np.ndim(inducing[0]) == 1:
+            per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
+        tables = [
+            read_inputs(table, None, "inducing")[0]
+            for table in (inducing if per_latent else [inducing])
+        ]
+        if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
+            raise ValueError(
+                f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
+                f"array, or {Q} of one shape"
+            )
+        if tables[0].shape[1] != X.shape[1]:
+            raise ValueError(
+                f"inducing has {tables[0].shape[1]} columns, but there are {X.shape[1]} inputs"
+            )
+        return np.stack([scaling.apply(table) for table in tables])
+
+    def _keep(self, data: Dataset, fit: Fit, scaling: Scaling, X: Any) -> None:
+        """Store what was learned, in the user's order and units."""
+        # NumPy arrays keep their precision outside the session and pickle plainly.
+        self._parameters, self._q = jax.tree.map(np.asarray, (fit.parameters, fit.q))
+        self._jitter, self._scaling, self._columns = fit.jitter, scaling, data.columns
+        self._order = sorted(data.names)
+        prior = fit.parameters.prior
+        position = {name: fit.parameters.slices[d] for d, name in enumerate(self._order)}
+        f = np.concatenate([np.r_[position[name]] for name in data.names])
+        fitted = dict(zip(self._order, self._parameters.likelihoods, strict=True))
+
+        self.output_names_ = list(data.names)
+        self.likelihoods_ = {name: fitted[name] for name in data.names}
+        self.parameter_names_ = [f"{n}.{p}" for n in data.names for p in fitted[n].latent]
+        self._functions = f
+        self.elbo_ = fit.bound
+        self.history_ = np.asarray(fit.history)
+        self.converged_ = fit.converged
+        self.n_iter_ = fit.iterations
+        self.weights_ = np.asarray(prior.W)[f]
+        self.constants_ = np.asarray(prior.b)[f]
+        self.coregionalisation_ = np.asarray(prior.coregionalisation)[:, f][:, :, f]
+        self.kernels_ = tuple(
+            kernel.rescaled(scaling.scale, scaling.centre)
+            for kernel in self._parameters.prior.kernels
+        )
+        self.inducing_inputs_ = [scaling.undo(np.asarray(Z)) for Z in prior.Z]
+        self.n_features_in_ = len(data.columns)
+        if isinstance(X, pd.DataFrame):
+            self.feature_names_in_ = np.asarray(data.columns, dtype=object)
+        if not fit.converged and self.max_iter is None:
+            warnings.warn(
+                f"no convergence in {fit.iterations} iterations; raise max_iter, or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    # -- prediction --------------------------------------------------------------------------------
+
+    def _fitted(self) -> tuple[Parameters, Factors]:
+        check_is_fitted(self, "elbo_")
+        return jax.tree.map(jnp.asarray, (self._parameters, self._q))
+
+    def _latents_at(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parameters, q = self._fitted()
+        return latents_at(parameters, q, self._jitter, self._scaling.apply(X))
+
+    def predict(self, X: Any, outputs: Sequence[str] | None = None) -> Prediction:
+        """Predictive distributions at new inputs.
+
+        Args:
+            X: the inputs, (N, p); a frame must have the columns of the fit.
+            outputs: the outputs to predict; all of them by default.
+        """
+        check_is_fitted(self, "elbo_")
+        table, _ = read_inputs(X, self._columns)
+        chosen = list(self.output_names_ if outputs is None else outputs)
+        for name in chosen:
+            if name not in self.likelihoods_:
+                raise ValueError(f"no output {name!r}; there are {', '.join(self.output_names_)}")
+        index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+        with session(self.dtype):
+            parameters, _ = self._fitted()
+            latents = self._latents_at(table)
+            return Prediction(parameters, self._order, chosen, latents, index, self.dtype)
+
+    def parameter_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean (N, J) and covariance (N, J, J) of the parameter functions at each row.
+
+        In the order of `parameter_names_`, before their links.
+        """
+        check_is_fitted(self, "elbo_")
+        table, _ = read_inputs(X, self._columns)
+        with session(self.dtype):
+            mean, variance = self._latents_at(table)
+            f, cov = parameter_functions(
+                *map(jnp.asarray, (self.weights_, self.constants_, mean, variance))
+            )
+            return np.asarray(f), np.asarray(cov)
+
+    def latent_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent functions at each row, both (N, ΣR_q)."""
+        check_is_fitted(self, "elbo_")
+        table, _ = read_inputs(X, self._columns)
+        with session(self.dtype):
+            return self._latents_at(table)
+
+    # -- scoring -----------------------------------------------------------------------------------
+
+    def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
+        """The log predictive density of every observed value, by output."""
+        check_is_fitted(self, "elbo_")
+        data = read(self.likelihoods_, X, Y, self._columns)
+        result = {}
+        for name, inputs, y in zip(data.names, data.inputs, data.values, strict=True):
+            seen = ~np.isnan(y)
+            values = self.likelihoods_[name].decode(y[seen])
+            result[name] = (
+                self.predict(inputs[seen], [name])[name].log_prob(values)
+                if seen.any()
+                else np.empty(0)
+            )
+        return result
+
+    def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
+        """Negative log predictive density: the mean over observed values, per output.
+
+        "global" is the sum over the outputs. An output with nothing observed has NaN.
+        """
+        densities = self._log_densities(X, Y)
+        found = {n: float(-np.mean(d)) if d.size else float("nan") for n, d in densities.items()}
+        return {**found, "global": sum(found.values())}
+
+    def score(self, X: Any, Y: Any) -> float:
+        """The mean log predictive density over all observed values; higher is better."""
+        densities = np.concatenate(list(self._log_densities(X, Y).values()))
+        if not densities.size:
+            raise ValueError("Y has no observed value to score")
+        return float(np.mean(densities))
+
+
+def independent(likelihoods: Any, **options: Any) -> HetMOGP:
+    """The baseline: one Gaussian process per parameter function, nothing shared (chained GPs).
+
+    Takes the arguments of `HetMOGP`; `latents` and `rank` have no meaning here.
+    """
+    return HetMOGP(likelihoods, **{**options, "prior": "independent"})
+
+
+def _by_name(data: Dataset) -> Dataset:
+    """The outputs sorted by name, so that the user's order changes nothing, to the last bit."""
+    order = np.argsort(data.names)
+    return replace(
+        data,
+        names=[data.names[d] for d in order],
+        likelihoods=[data.likelihoods[d] for d in order],
+        inputs=[data.inputs[d] for d in order],
+        values=[data.values[d] for d in order],
+    )
+
+
+def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[str]) -> str:
+    """Why k(Z, Z) has no Cholesky factor, in words."""
+    worst: tuple[float, str] = (np.inf, "")
+    for q, (kernel, Z) in enumerate(zip(parameters.prior.kernels, parameters.prior.Z, strict=True)):
+        Z = scaling.undo(np.asarray(Z))
+        apart = np.linalg.norm((Z[:, None] - Z[None]) / scaling.scale, axis=-1)
+        apart[np.diag_indices(len(Z))] = np.inf
+        i, j = np.unravel_index(np.argmin(apart), apart.shape)
+        if apart[i, j] < worst[0]:
+            shown = kernel.rescaled(scaling.scale, scaling.centre)
+            worst = (
+                apart[i, j],
+                f"latent {q} ({shown}): inducing inputs {i} and {j} are closest, at "
+                f"{dict(zip(columns, Z[i].tolist(), strict=True))} and "
+                f"{dict(zip(columns, Z[j].tolist(), strict=True))}",
+            )
+    return (
+        "the covariance of the inducing inputs is not positive definite even with jitter 1e-2; "
+        f"{worst[1]}. Use fewer inducing inputs or a shorter lengthscale"
+    )

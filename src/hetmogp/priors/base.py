@@ -1,0 +1,92 @@
+"""A prior: how independent latent functions become correlated parameter functions."""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..kernels import Kernel
+from ..linalg import cholesky, over_latents, solve_lower
+
+__all__ = ["Prior", "Projection"]
+
+
+class Projection(NamedTuple):
+    """What the inducing variables of each copy of each latent say about the inputs X.
+
+    Attributes:
+        A: L⁻¹ k(Z, X), with L Lᵀ = k(Z, Z).
+        residual: k(x, x) − |A|², the variance they cannot explain.
+    """
+
+    A: Float[Array, "R M N"]
+    residual: Float[Array, "R N"]
+
+
+class Prior(eqx.Module):
+    """f(x) = b + W u(x), with u the ΣR_q latent functions, R_q copies of each kernel's process.
+
+    Each parameter function is held in units of its own (`centre`, `spread`), so that the learned
+    numbers are of order one whatever the scale of the data.
+
+    Attributes:
+        kernels: k_q, one per latent.
+        inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
+        weights: the learned part of W; its shape is the subclass's affair.
+        constants: the learned part of b, in units of `spread`.
+        centre: where b starts.
+        spread: the unit of each parameter function.
+        ranks: R_q, the number of copies of each latent.
+    """
+
+    kernels: tuple[Kernel, ...]
+    inducing_inputs: Float[Array, "Q M p"]
+    weights: Float[Array, "..."]
+    constants: Float[Array, " J"]
+    centre: Float[Array, " J"]
+    spread: Float[Array, " J"]
+    ranks: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    @abstractmethod
+    def W(self) -> Float[Array, "J R"]:  # noqa: N802
+        """The mixing weights a, one column per copy of a latent."""
+
+    @property
+    def b(self) -> Float[Array, " J"]:
+        """The constant of each parameter function."""
+        return self.centre + self.spread * self.constants
+
+    @property
+    def coregionalisation(self) -> Float[Array, "Q J J"]:
+        """B_q = A_q A_qᵀ, the covariance that latent q gives the parameter functions."""
+        ends = np.cumsum(self.ranks)
+        A = [self.W[:, end - rank : end] for end, rank in zip(ends, self.ranks, strict=True)]
+        return jnp.stack([a @ a.T for a in A])
+
+    @property
+    def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802
+        """The inducing inputs of each latent."""
+        return jnp.broadcast_to(
+            self.inducing_inputs, (len(self.kernels), *self.inducing_inputs.shape[1:])
+        )
+
+    def project(self, X: Float[Array, "N p"], jitter: float | Array) -> Projection:
+        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
+
+        def one(kernel: Kernel, Z: Float[Array, "M p"]) -> Projection:
+            Kzz = kernel.matrix(Z, Z)
+            scale = jnp.maximum(jnp.mean(jnp.diagonal(Kzz)), 1e-30)  # one, but for a Linear kernel
+            L = cholesky(Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype))
+            A = solve_lower(L, kernel.matrix(Z, X))
+            return Projection(A, jnp.maximum(kernel.diag(X) - jnp.sum(A * A, axis=0), 0.0))
+
+        projection = over_latents(one, self.kernels, self.Z)
+        if all(rank == 1 for rank in self.ranks):
+            return projection
+        owner = np.repeat(np.arange(len(self.kernels)), self.ranks)  # copies share their latent's
+        return jax.tree.map(lambda a: a[owner], projection)

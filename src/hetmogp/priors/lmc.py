@@ -1,0 +1,16 @@
+"""The linear model of coregionalisation: every parameter function may use every latent."""
+
+from jaxtyping import Array, Float
+
+from .base import Prior
+
+__all__ = ["LMC"]
+
+
+class LMC(Prior):
+    """f_j(x) = b_j + Σ_q Σ_i a_{jq}^i u_q^i(x), with `weights` the (J, ΣR_q) matrix of the a's."""
+
+    @property
+    def W(self) -> Float[Array, "J R"]:  # noqa: N802
+        """See `Prior.W`."""
+        return self.spread[:, None] * self.weights

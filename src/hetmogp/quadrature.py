@@ -1,0 +1,106 @@
+"""Expectations under a small Gaussian: E[h(f)], f ~ N(mean, cov).
+
+One parameter function: Gauss–Hermite. Two: a product of Gauss–Hermite rules, turned to the
+covariance. More: quasi-Monte Carlo on a rank-one lattice with its mirror image, whose cost grows
+with the number of points only. All rules are symmetric, which keeps gradients with respect to a
+covariance right even where it is singular (two parameter functions driven by one latent).
+"""
+
+from functools import cache
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Float
+
+__all__ = ["Expectation", "gauss_hermite", "place", "standard_nodes"]
+
+Expectation = Literal["auto", "quadrature", "montecarlo"]
+
+LATTICE_POINTS = 64  # and as many mirror images
+LARGEST_GRID = 3  # a product grid over more parameter functions than this is refused
+
+
+@cache
+def gauss_hermite(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights with Σ w h(x) = E[h(x)], x ~ N(0, 1), exact to degree 2n − 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()
+
+
+@cache
+def _grid(dimension: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = gauss_hermite(n)
+    points = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
+    mass = np.prod(np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), axis=-1), axis=-1)
+    points, mass = points.reshape(-1, dimension), mass.reshape(-1)
+    heavy = mass > 1e-12 * mass.max()  # the corners of a product grid weigh nothing
+    return points[heavy], mass[heavy] / mass[heavy].sum()
+
+
+@cache
+def _lattice(dimension: int, n: int) -> np.ndarray:
+    """N points of the additive recurrence with the generalised golden ratio, evenly spread."""
+    ratio = 2.0
+    for _ in range(60):
+        ratio = (1.0 + ratio) ** (1.0 / (dimension + 1))
+    steps = ratio ** -np.arange(1, dimension + 1)
+    return np.mod(0.5 + np.arange(1, n + 1)[:, None] * steps, 1.0)
+
+
+def standard_nodes(
+    dimension: int,
+    method: Expectation = "auto",
+    key: Array | None = None,
+    n: int | None = None,
+) -> tuple[Float[Array, "K J"], Float[Array, " K"]]:
+    """Nodes and weights for a standard normal in `dimension` variables.
+
+    Args:
+        dimension: how many parameter functions one observation depends on.
+        method: "auto" takes a grid up to two variables and quasi-Monte Carlo beyond.
+        key: shifts the quasi-Monte Carlo points at random, which makes them unbiased; without it
+            they are fixed, so that an objective is a deterministic function.
+        n: nodes per variable of a grid; mirrored pairs of points otherwise.
+    """
+    if method == "quadrature" and dimension > LARGEST_GRID:
+        raise ValueError(
+            f'expectation="quadrature" needs n^{dimension} nodes for an output with {dimension} '
+            'parameter functions; use expectation="auto" or "montecarlo"'
+        )
+    if method == "quadrature" or (method == "auto" and dimension <= 2):
+        points, weights = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
+        return jnp.asarray(points), jnp.asarray(weights)
+    uniform = jnp.asarray(_lattice(dimension, n or LATTICE_POINTS))
+    if key is not None:
+        uniform = jnp.mod(uniform + jax.random.uniform(key, (dimension,), uniform.dtype), 1.0)
+    half = ndtri(jnp.clip(uniform, 1e-6, 1.0 - 1e-6))
+    half = half / jnp.sqrt(jnp.mean(half**2, axis=0))  # unit variance, as the mirror gives mean 0
+    points = jnp.concatenate([half, -half])
+    return points, jnp.full(points.shape[0], 1.0 / points.shape[0])
+
+
+def root(cov: Float[Array, "J J"]) -> Float[Array, "J J"]:
+    """The lower triangle C with C Cᵀ = cov, column by column and without LAPACK (J is small).
+
+    A pivot is never taken below 1e-9 of its variance, so singular covariances and their gradients
+    are finite.
+    """
+    J = cov.shape[0]
+    C = jnp.zeros_like(cov)
+    for j in range(J):
+        variance = jnp.maximum(cov[j, j], 1e-30)
+        pivot = jnp.maximum(cov[j, j] - C[j, :j] @ C[j, :j], 0.0) + 1e-9 * variance
+        diagonal = jnp.sqrt(pivot)
+        below = (cov[j + 1 :, j] - C[j + 1 :, :j] @ C[j, :j]) / diagonal
+        C = C.at[j, j].set(diagonal).at[j + 1 :, j].set(below)
+    return C
+
+
+def place(
+    points: Float[Array, "K J"], mean: Float[Array, " J"], cov: Float[Array, "J J"]
+) -> Float[Array, "K J"]:
+    """Standard nodes moved to N(mean, cov)."""
+    return mean + points @ root(cov).T

@@ -2,8 +2,8 @@
 
 The scale of a latent lives in the mixing weights, so k(x, x) = 1 for every stationary kernel, and a
 sum carries *relative* weights. All matrices come from matrix products on centred inputs: no
-N × M × p array is ever formed. Every learned number of a kernel is positive (it is optimised through
-its logarithm) and `None` means "start from the data".
+N × M × p array is ever formed. Every learned number of a kernel is positive (it is optimised by its
+logarithm) and `None` means "start from the data".
 """
 
 import dataclasses
@@ -138,7 +138,7 @@ class Leaf(Kernel):
         )
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
-        """See `Kernel.rescaled`. A shared lengthscale becomes one per input if the scales differ."""
+        """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
         if self.lengthscale is None:
             return self
         return dataclasses.replace(

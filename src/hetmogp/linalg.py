@@ -2,8 +2,8 @@
 
 jaxlib runs a *batched* Cholesky or triangular solve on the CPU by scheduling chunks on the thread
 pool its caller already occupies; with two in flight on two cores the program stops for ever. So
-nothing here emits one there: latents are visited one after another (`lax.map`) on a CPU and all at
-once (`vmap`) on an accelerator. `over` and `over_latents` own that choice for the whole package.
+nothing here emits one there: matrices are visited one after another (`lax.map`) on a CPU and all at
+once (`vmap`) on an accelerator. `whiten` is the only place where the package meets LAPACK.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,49 +18,59 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PyTree
 from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "cholesky",
-    "inverse_of_lower",
-    "over",
-    "over_latents",
-    "session",
-    "solve_lower",
-    "solve_lower_transposed",
-]
+__all__ = ["over_latents", "session", "whiten"]
 
 
-def cholesky(K: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """The lower triangle L with L Lᵀ = K; NaN everywhere if K is not positive definite."""
-    return jnp.linalg.cholesky(K)
-
-
-def solve_lower(L: Float[Array, "M M"], B: Float[Array, "M *n"]) -> Float[Array, "M *n"]:
-    """L⁻¹ B for lower triangular L."""
-    return solve_triangular(L, B, lower=True)
-
-
-def solve_lower_transposed(L: Float[Array, "M M"], B: Float[Array, "M *n"]) -> Float[Array, "M *n"]:
-    """L⁻ᵀ B for lower triangular L."""
-    return solve_triangular(L, B, lower=True, trans=1)
-
-
-def inverse_of_lower(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """L⁻¹ for lower triangular L."""
-    return solve_triangular(L, jnp.eye(L.shape[0], dtype=L.dtype), lower=True)
-
-
-def over(f: Callable, *stacked: PyTree) -> PyTree:
-    """Apply `f` to each slice along the leading axis of its arguments and stack the results."""
-    if jax.tree.leaves(stacked)[0].shape[0] == 1:
-        alone = jax.tree.map(lambda a: a[0], stacked)
-        return jax.tree.map(lambda a: a[None], f(*alone))
+def _one_by_one(f: Callable, *stacked: Array) -> PyTree:
+    """Apply `f`, which calls LAPACK, to each slice along the leading axis."""
+    if stacked[0].shape[0] == 1:
+        return jax.tree.map(lambda a: a[None], f(*(a[0] for a in stacked)))
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda slices: f(*slices), stacked)
     return jax.vmap(f)(*stacked)
 
 
+@jax.custom_vjp
+def whiten(K: Float[Array, "Q M M"], B: Float[Array, "Q M N"]) -> Float[Array, "Q M N"]:
+    """A = L⁻¹ B with L Lᵀ = K, for each of Q matrices; NaN where K is not positive definite.
+
+    With B = I it is the inverse of the Cholesky factor: K⁻¹ = AᵀA.
+    """
+    return _whiten(K, B)[0]
+
+
+def _whiten(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
+    def one(K: Float[Array, "M M"], B: Float[Array, "M N"]) -> tuple[Array, Array]:
+        L = jnp.linalg.cholesky(K)
+        return L, solve_triangular(L, B, lower=True)
+
+    L, A = _one_by_one(one, K, B)
+    return A, (L, A)
+
+
+def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Array]:
+    """dB = L⁻ᵀ dA and dK = −sym(L⁻ᵀ Φ(dA Aᵀ) L⁻¹), Φ the lower triangle with its diagonal halved.
+
+    Three solves, where differentiating through the factorisation takes several more.
+    """
+    L, A = saved
+    product = jnp.einsum("qmn,qkn->qmk", dA, A)
+    phi = jnp.tril(product) - 0.5 * product * jnp.eye(L.shape[1], dtype=L.dtype)
+
+    def one(L: Array, dA: Array, phi: Array) -> tuple[Array, Array]:
+        left = solve_triangular(L, phi, lower=True, trans=1)
+        both = solve_triangular(L, left.T, lower=True, trans=1)
+        return solve_triangular(L, dA, lower=True, trans=1), both
+
+    dB, both = _one_by_one(one, L, dA, phi)
+    return -0.5 * (both + jnp.swapaxes(both, 1, 2)), dB
+
+
+whiten.defvjp(_whiten, _whiten_gradient)
+
+
 def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
-    """Apply `f` to each latent's arguments and stack the results.
+    """Apply `f`, which must not call LAPACK, to each latent's arguments and stack the results.
 
     Latents whose arguments have the same structure are compiled once and run together, so that the
     cost of compiling does not grow with their number; others (another kernel) follow by themselves.
@@ -79,7 +89,7 @@ def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
     results, order = [], []
     for members in alike.values():
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(arguments[q] for q in members))
-        results.append(over(f, *stacked))
+        results.append(jax.vmap(f)(*stacked))
         order += members
     if len(results) == 1:
         return results[0]

@@ -19,7 +19,7 @@ from .data import Scaling, blocks, full_batch
 from .fitting import (
     JITTER,
     Fit,
-    NotPositiveDefinite,
+    NotPositiveDefiniteError,
     Progress,
     choose_inducing,
     initial_parameters,
@@ -35,7 +35,7 @@ from .variational import Factors
 
 __all__ = ["HetMOGP", "independent"]
 
-# Full batches cost about N (RM)² operations a pass; beyond this, mini-batches are the better bargain.
+# Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
 LARGEST_VEM_COST = 3e8
 LARGEST_VEM_ROWS = 20_000
 DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 1e-3)}  # max_iter, tol
@@ -178,7 +178,7 @@ class HetMOGP(BaseEstimator):
         return self
 
     def _learn(self, data: Dataset, progress: Progress) -> tuple[Fit, Scaling]:
-        """Prepare the data, choose a method and run it. Outputs come in the order of their names."""
+        """Prepare the data, choose a method and run it. Outputs come in order of their names."""
         values = [y[seen] for y, seen in zip(data.values, data.observed(), strict=True)]
         observed = sum(map(len, values))
         kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
@@ -242,7 +242,7 @@ class HetMOGP(BaseEstimator):
                 for start in starts
             ]
             return max(fits, key=lambda fit: fit.bound), scaling
-        except NotPositiveDefinite:
+        except NotPositiveDefiniteError:
             raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None
 
     def _check_options(self) -> None:

@@ -1,8 +1,8 @@
 """Predictive distributions: p(y | x) = ∫ p(y | f) q(f(x)) df, for each output at each input.
 
 Everything is computed when asked for. Where a likelihood offers its predictive in closed form
-(`mixture`, `predictive_moments`) that is used; else densities come from quadrature centred where the
-integrand is, moments and distribution functions from fixed nodes, quantiles from inverting the mixed
+(`mixture`, `predictive_moments`) that is used; else densities come from quadrature centred on the
+integrand, moments and distribution functions from fixed nodes, quantiles from inverting the mixed
 distribution function.
 """
 
@@ -365,7 +365,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         self._latents, self._index, self._dtype = latents, index, dtype
         self._outputs = {}
         with self.session():
-            W, b = np.asarray(parameters.prior.W), np.asarray(parameters.prior.b)
+            W, b = parameters.prior.W, parameters.prior.b
             for name in order:
                 d = self._names.index(name)
                 part = parameters.slices[d]

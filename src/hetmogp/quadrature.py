@@ -71,8 +71,8 @@ def standard_nodes(
             'parameter functions; use expectation="auto" or "montecarlo"'
         )
     if method == "quadrature" or (method == "auto" and dimension <= 2):
-        points, weights = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
-        return jnp.asarray(points), jnp.asarray(weights)
+        grid, mass = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
+        return jnp.asarray(grid), jnp.asarray(mass)
     uniform = jnp.asarray(_lattice(dimension, n or LATTICE_POINTS))
     if key is not None:
         uniform = jnp.mod(uniform + jax.random.uniform(key, (dimension,), uniform.dtype), 1.0)

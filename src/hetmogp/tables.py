@@ -1,4 +1,4 @@
-"""Reading what users hand over: arrays, lists, dicts and frames, checked before anything is computed.
+"""Reading what users hand over: arrays, lists, dicts and frames, checked before any computation.
 
 Every complaint names the output, the column and the row (counted from 0), says what was found and
 what would be right. Nothing is broadcast, dropped or clipped in silence.
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .likelihoods import Categorical, Likelihood
-from .likelihoods.base import InvalidValue
+from .likelihoods.base import InvalidValueError
 
 __all__ = ["Dataset", "name_outputs", "observe", "read", "read_inputs"]
 
@@ -43,7 +43,7 @@ class Dataset:
 
 
 def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
-    """The outputs by name: from a dict's keys, else from the columns or keys of Y, else y0, y1, …"""
+    """The outputs by name: a dict's keys, else the columns or keys of Y, else y0, y1 and so on."""
     if isinstance(likelihoods, Likelihood):
         likelihoods = [likelihoods]
     if isinstance(likelihoods, Mapping):
@@ -194,9 +194,9 @@ def observe(name: str, likelihood: Likelihood, y: Any) -> tuple[Likelihood, np.n
         if y.dtype.kind in "OUS" and not isinstance(likelihood, Categorical):
             _refuse_text(y)
         if y.dtype.kind == "M":
-            raise InvalidValue(0, y[0])
+            raise InvalidValueError(0, y[0])
         likelihood, numbers = likelihood.observe(y)
-    except InvalidValue as error:
+    except InvalidValueError as error:
         raise ValueError(_unsupported(name, likelihood, error.row, error.value)) from None
     except ValueError as error:
         raise ValueError(f"output {name!r} {error}") from None
@@ -216,7 +216,7 @@ def _missing(value: Any) -> bool:
 def _refuse_text(y: np.ndarray) -> None:
     for row, value in enumerate(y):
         if isinstance(value, str):
-            raise InvalidValue(row, value)
+            raise InvalidValueError(row, value)
 
 
 def _unsupported(name: str, likelihood: Likelihood, row: int, value: Any, others: int = 0) -> str:

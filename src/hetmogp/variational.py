@@ -15,7 +15,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .linalg import cholesky, inverse_of_lower, over, solve_lower, solve_lower_transposed
+from .linalg import whiten
 from .priors import Projection
 
 __all__ = ["Factors", "Natural", "kl", "marginals", "natural_step", "posterior"]
@@ -36,12 +36,12 @@ class Natural(eqx.Module):
 
     def factors(self) -> Factors:
         """Means and roots, by one Cholesky factorisation per copy."""
-
-        def one(linear: Array, precision: Array) -> Factors:
-            inverse = inverse_of_lower(cholesky(precision))  # S = inverseᵀ inverse
-            return Factors(inverse.T @ (inverse @ linear), inverse.T)
-
-        return over(one, self.linear, self.precision)
+        eye = jnp.broadcast_to(jnp.eye(self.linear.shape[1]), self.precision.shape)
+        inverse = whiten(self.precision, eye)  # S = inverseᵀ inverse
+        return Factors(
+            jnp.einsum("rkm,rkl,rl->rm", inverse, inverse, self.linear),
+            jnp.swapaxes(inverse, 1, 2),
+        )
 
 
 def marginals(
@@ -109,12 +109,12 @@ def posterior(
     """
     R, M, _ = A.shape
     P = jnp.einsum("rmn,nrs,skn->rmsk", A, metric, A).reshape(R * M, R * M)
-    L = cholesky(0.5 * (P + P.T) + jnp.eye(R * M, dtype=A.dtype))
-    pull = jnp.einsum("rmn,nr->rm", A, linear).reshape(-1)
-    mean = solve_lower_transposed(L, solve_lower(L, pull)).reshape(R, M)
+    P = 0.5 * (P + P.T) + jnp.eye(R * M, dtype=A.dtype)
+    pull = jnp.einsum("rmn,nr->rm", A, linear).reshape(R * M)
+    inverse = whiten(P[None], jnp.eye(R * M, dtype=A.dtype)[None])[0]
+    mean = inverse.T @ (inverse @ pull)
 
-    def root(block: Float[Array, "M M"]) -> Float[Array, "M M"]:
-        return inverse_of_lower(cholesky(block)).T
-
-    blocks = jnp.einsum("rmn,nr,rkn->rmk", A, precision, A) + jnp.eye(M, dtype=A.dtype)
-    return Factors(mean, over(root, 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))))
+    eye = jnp.broadcast_to(jnp.eye(M, dtype=A.dtype), (R, M, M))
+    blocks = jnp.einsum("rmn,nr,rkn->rmk", A, precision, A)
+    root = jnp.swapaxes(whiten(eye + 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2)), eye), 1, 2)
+    return Factors(mean.reshape(R, M), root)

@@ -3,7 +3,6 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters, Rules, elbo
@@ -20,16 +19,14 @@ ITERATIONS = 50
 
 @eqx.filter_jit
 def _bound(
-    flat: Array, template: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
-) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    unravel = ravel_pytree(template)[1]
-
-    def value(flat: Array) -> Array:
-        values, q = unravel(flat)
+    learned: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
+) -> tuple[Float[Array, ""], PyTree]:
+    def bound(learned: PyTree) -> Array:
+        values, q = learned
         q = Factors(q.mean, jnp.tril(q.root))
         return elbo(with_free(parameters, values), q, batch, jitter, rules)
 
-    return jax.value_and_grad(value)(flat)
+    return jax.value_and_grad(bound)(learned)
 
 
 def init(
@@ -53,9 +50,7 @@ def step(
     """Some iterations of L-BFGS."""
     learned = (free(state.parameters, learn_inducing), state.q)
     (values, q), bound = maximise(
-        lambda flat, template: _bound(
-            flat, template, state.parameters, batch, jnp.asarray(jitter), rules
-        ),
+        lambda learned: _bound(learned, state.parameters, batch, jnp.asarray(jitter), rules),
         learned,
         ITERATIONS,
     )

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 from scipy.optimize import minimize
 
@@ -14,34 +14,41 @@ LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN 
 
 
 def maximise(
-    value_and_gradient: Callable[[Array, PyTree], tuple[Array, Array]],
-    start: PyTree,
-    iterations: int,
+    value_and_gradient: Callable[[PyTree], tuple[Array, PyTree]], start: PyTree, iterations: int
 ) -> tuple[PyTree, float]:
     """Raise a function by so many iterations of L-BFGS.
 
     Args:
-        value_and_gradient: of the flattened tree; the tree itself is passed to unflatten it by.
+        value_and_gradient: of a tree like `start`.
         start: where to begin.
         iterations: the most iterations; stopping is the caller's affair.
 
     Returns:
         The best tree found and its value.
     """
-    flat, unravel = ravel_pytree(start)
+    leaves, structure = jax.tree.flatten(start)
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+
+    def unravel(z: np.ndarray) -> PyTree:
+        parts = zip(np.split(z, ends), leaves, strict=True)
+        arrays = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
+        return jax.tree.unflatten(structure, arrays)
+
+    def ravel(tree: PyTree) -> np.ndarray:
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(float)
 
     def negative(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_gradient(jnp.asarray(z, flat.dtype), start)
-        gradient = np.asarray(gradient, float)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        value, gradient = value_and_gradient(unravel(z))
+        flat = ravel(gradient)
+        if not (np.isfinite(value) and np.isfinite(flat).all()):
             return LARGE, np.zeros_like(z)
-        return -float(value), -gradient
+        return -float(value), -flat
 
     found = minimize(
         negative,
-        np.asarray(flat, float),
+        ravel(start),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": iterations, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
     )
-    return unravel(jnp.asarray(found.x, flat.dtype)), -float(found.fun)
+    return unravel(found.x), -float(found.fun)

@@ -26,7 +26,7 @@ SVI_PACES = (1.0, 0.3, 0.1)  # step sizes after each plateau
 PATIENCE = 100  # steps at least between two looks at the mini-batch bounds
 
 
-class NotPositiveDefinite(ArithmeticError):
+class NotPositiveDefiniteError(ArithmeticError):
     """The bound could not be evaluated at the start, even with the largest jitter."""
 
 
@@ -98,7 +98,7 @@ def run_vem(
                 return fit, state
             level *= 10.0
             if level > LARGEST_JITTER:
-                raise NotPositiveDefinite
+                raise NotPositiveDefiniteError
 
     def advance(fit: Fit, state: vem.State, rounds: int, label: str) -> vem.State:
         first_gain = np.nan
@@ -214,15 +214,15 @@ def run_svi(
                 jnp.asarray(scale * svi.LEARNING_RATE[optimiser]),
                 jnp.asarray(scale * svi.NATURAL_RATE),
             )
-            new, values = svi.chunk(
+            new, chunk_bounds = svi.chunk(
                 state, start, blocks, rows, jnp.asarray(fit.jitter), rules, optimiser, rates, key
             )
-            values = np.asarray(values)
+            values = np.asarray(chunk_bounds)
             if not _finite(new, values):  # take the last good state up again, more carefully
                 fit.jitter *= 10.0
                 slow_down *= 0.5
                 if fit.jitter > LARGEST_JITTER:
-                    raise NotPositiveDefinite
+                    raise NotPositiveDefiniteError
                 continue
             state = new
             fit.iterations += len(steps)

@@ -82,12 +82,11 @@ def initial_parameters(
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
     spread = np.sqrt(p) * lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
     keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
-    if prior == "independent":
-        kind, weights = Independent, np.ones(len(keys))
-    else:
-        R = sum(ranks)
-        kind = LMC
-        weights = np.stack([_normal(seed, restart, key, R) for key in keys]) / np.sqrt(R)
+    kind = Independent if prior == "independent" else LMC
+    R = sum(ranks)
+    weights = np.stack([_normal(seed, restart, key, R) for key in keys]) / np.sqrt(R)
+    if kind is Independent:
+        weights = np.ones(len(keys))
     numbers = {
         "kernels": tuple(
             kernel.start(np.full(p, ell), columns, scale)
@@ -103,7 +102,7 @@ def initial_parameters(
     return Parameters(
         kind(**arrays, ranks=tuple(ranks)),
         tuple(
-            eqx.tree_at(lambda l: l.free, likelihood, jax.tree.map(jnp.asarray, start.free))
+            eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
             if start.free
             else likelihood
             for likelihood, start in zip(likelihoods, starts, strict=True)

@@ -2,7 +2,7 @@
 
 One pass over a mini-batch gives both gradients. The expected log-likelihood is differentiated with
 respect to the hyperparameters and, through perturbations of the latents' marginals that are zero,
-with respect to each latent's mean (r) and variance (g) at each row: that is all the natural-gradient
+with respect to each latent's mean (r) and variance (g) at each row: that is all a natural-gradient
 step on q(u) needs. The loop runs on the device in chunks; the host only draws rows in between.
 """
 
@@ -58,10 +58,9 @@ def draws(
     blocks: Sequence[Block], batch_size: int, seed: int
 ) -> Iterator[tuple[Int[np.ndarray, " B"], ...]]:
     """The rows of each step, one array per block."""
-    sizes = [min(batch_size, len(block.X)) for block in blocks]
+    rows = [len(block.X) for block in blocks]
     return zip(
-        *(row_draws(len(b.X), size, seed, k) for k, (b, size) in enumerate(zip(blocks, sizes))),
-        strict=True,
+        *(row_draws(N, min(batch_size, N), seed, k) for k, N in enumerate(rows)), strict=True
     )
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
@@ -126,7 +125,7 @@ def e_step(
         return (n < E_STEPS) & (rho > 1e-4) & (gain > tolerance)
 
     def attempt(carry):
-        sites, q, value, target, rho, gain, n = carry
+        sites, q, value, target, rho, _, n = carry
         trial = jax.tree.map(lambda old, new: (1.0 - rho) * old + rho * new, sites, target)
         trial_q, trial_value, trial_target = evaluate(trial)
         accept = trial_value >= value  # false for NaN
@@ -148,25 +147,23 @@ def e_step(
 
 @eqx.filter_jit
 def _bound(
-    flat: Array,
-    template: PyTree,
+    values: PyTree,
     parameters: Parameters,
     sites: tuple[Sites, ...],
     batch: Batch,
     jitter: Array,
     rules: Rules,
-) -> tuple[Float[Array, ""], Float[Array, " n"]]:
+) -> tuple[Float[Array, ""], PyTree]:
     """L and its gradient with respect to the hyperparameters, sites held."""
-    unravel = ravel_pytree(template)[1]
 
-    def value(flat: Array) -> Array:
-        moved = with_free(parameters, unravel(flat))
+    def bound(values: PyTree) -> Array:
+        moved = with_free(parameters, values)
         projection = moved.prior.project(batch.X, jitter)
         q = q_from_sites(moved, sites, projection, batch)
         f = at_observations(moved, *marginals(projection, q), batch)
         return expected_log_likelihood(moved.likelihoods, f, batch, rules) - kl(q)
 
-    return jax.value_and_grad(value)(flat)
+    return jax.value_and_grad(bound)(values)
 
 
 def m_step(
@@ -179,7 +176,7 @@ def m_step(
 ) -> Parameters:
     """Raise the bound over the hyperparameters by L-BFGS, with the sites held."""
     values, _ = maximise(
-        lambda flat, template: _bound(flat, template, parameters, sites, batch, jitter, rules),
+        lambda values: _bound(values, parameters, sites, batch, jitter, rules),
         free(parameters, learn_inducing),
         M_ITERATIONS,
     )

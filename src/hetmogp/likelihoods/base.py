@@ -50,6 +50,7 @@ class Link(NamedTuple):
     inverse: Callable[[Any], Any]  # for numbers, in NumPy
 
     def __call__(self, f: Array) -> Array:
+        """The parameter at f."""
         return self.forward(f)
 
 
@@ -208,7 +209,7 @@ class Likelihood(eqx.Module):
 
     @property
     def is_default(self) -> bool:
-        """Whether the latent parameters are the default ones, for which closed forms are written."""
+        """Whether the default parameters are latent; closed forms are written for those."""
         return self.latent == (type(self).default_latent or tuple(self.links))
 
     def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
@@ -220,7 +221,7 @@ class Likelihood(eqx.Module):
                 try:
                     float(value if value is not None else "nan")
                 except (TypeError, ValueError):
-                    raise InvalidValue(row, value) from None
+                    raise InvalidValueError(row, value) from None
             raise
 
     def start(self, y: np.ndarray) -> Start:
@@ -248,7 +249,7 @@ class Likelihood(eqx.Module):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class InvalidValue(ValueError):
+class InvalidValueError(ValueError):
     """A value a likelihood cannot read, with its row; the caller adds the output's name."""
 
     def __init__(self, row: int, value: Any):

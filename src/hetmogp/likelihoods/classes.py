@@ -11,7 +11,7 @@ from jax.scipy.special import erf, log_ndtr, ndtr
 from jaxtyping import Array
 from scipy.special import ndtri
 
-from .base import InvalidValue, Likelihood, Start, logistic
+from .base import InvalidValueError, Likelihood, Start, logistic
 
 __all__ = ["Bernoulli", "Categorical"]
 
@@ -19,12 +19,18 @@ __all__ = ["Bernoulli", "Categorical"]
 # (Monahan and Stefanski, 1992): expectations under a Gaussian are then closed forms, good for any
 # variance, where a 20-node quadrature loses its digits beyond a variance of about ten.
 _SHARE = np.array(
-    [0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818]
-    + [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354]
+    """
+    0.003246343272134 0.051517477033972 0.195077912673858 0.315569823632818
+    0.274149576158423 0.131076880695470 0.027912418727972 0.001449567805354
+    """.split(),
+    dtype=float,
 )
 _SLOPE = np.array(
-    [1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391]
-    + [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306]
+    """
+    1.365340806296348 1.059523971016916 0.830791313765644 0.650732166639391
+    0.508135425366489 0.396313345166341 0.308904252267995 0.238212616409306
+    """.split(),
+    dtype=float,
 )
 
 
@@ -188,7 +194,7 @@ class Categorical(Likelihood):
         for row in np.flatnonzero(~missing):
             label = _plain(values[row])
             if label not in position:
-                raise InvalidValue(int(row), label)
+                raise InvalidValueError(int(row), label)
             codes[row] = position[label]
         return (self if classes == self.classes else type(self)(classes)), codes
 

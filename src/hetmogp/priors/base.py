@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel
-from ..linalg import cholesky, over_latents, solve_lower
+from ..linalg import over_latents, whiten
 
 __all__ = ["Prior", "Projection"]
 
@@ -78,14 +78,16 @@ class Prior(eqx.Module):
     def project(self, X: Float[Array, "N p"], jitter: float | Array) -> Projection:
         """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
 
-        def one(kernel: Kernel, Z: Float[Array, "M p"]) -> Projection:
+        def matrices(kernel: Kernel, Z: Float[Array, "M p"]) -> tuple[Array, Array, Array]:
             Kzz = kernel.matrix(Z, Z)
             scale = jnp.maximum(jnp.mean(jnp.diagonal(Kzz)), 1e-30)  # one, but for a Linear kernel
-            L = cholesky(Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype))
-            A = solve_lower(L, kernel.matrix(Z, X))
-            return Projection(A, jnp.maximum(kernel.diag(X) - jnp.sum(A * A, axis=0), 0.0))
+            Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
+            return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 
-        projection = over_latents(one, self.kernels, self.Z)
+        Kzz, Kzx, variance = over_latents(matrices, self.kernels, self.Z)
+        A = whiten(Kzz, Kzx)
+        residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
+        projection = Projection(A, residual)
         if all(rank == 1 for rank in self.ranks):
             return projection
         owner = np.repeat(np.arange(len(self.kernels)), self.ranks)  # copies share their latent's

@@ -1,0 +1,161 @@
+"""The paper's missing-gap problem: a real output tells what a binary one does where it is not seen.
+
+Two outputs over [0, 1]: y₁ = f₁ + N(0, 1) at 600 inputs, y₂ ~ Bernoulli(logistic f₂) at 500 others,
+of which those in [0.7, 0.9] are taken away. f = u Wᵀ mixes two sums of waves.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from . import plots
+from .likelihoods import Bernoulli, Gaussian
+from .model import HetMOGP, independent
+
+__all__ = ["PAPER", "SHARING", "MissingGap", "fit_both", "run", "simulate"]
+
+PAPER = ((-0.5, -0.1), (0.1, 0.6))  # the paper's weights: the functions share little
+SHARING = ((-0.5, -0.1), (-0.3, -0.1))  # weights with which they share much
+GAP = (0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class MissingGap:
+    """One draw of the problem: training data, and 150 fresh binary values inside the gap."""
+
+    X: dict[str, np.ndarray]
+    Y: dict[str, np.ndarray]
+    x_test: np.ndarray
+    y_test: np.ndarray
+    weights: tuple[tuple[float, float], tuple[float, float]]
+
+    def truth(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two functions."""
+        return mixed(x, self.weights)
+
+    @property
+    def nlpd_of_truth(self) -> float:
+        """What the true function would score in the gap."""
+        f = self.truth(self.x_test)[1]
+        return float(np.mean(np.logaddexp(0.0, np.where(self.y_test > 0.5, -f, f))))
+
+
+def mixed(x: np.ndarray, weights: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """f = u Wᵀ."""
+    pi = np.pi
+    u1 = (
+        4.5 * np.cos(2 * pi * x + 1.5 * pi)
+        - 3 * np.sin(4.3 * pi * x + 0.3 * pi)
+        + 5 * np.cos(7 * pi * x + 2.4 * pi)
+    )
+    u2 = (
+        4.5 * np.cos(1.5 * pi * x + 0.5 * pi)
+        + 5 * np.sin(3 * pi * x + 1.5 * pi)
+        - 5.5 * np.cos(8 * pi * x + 0.25 * pi)
+    )
+    (a, b), (c, d) = weights
+    return a * u1 + b * u2, c * u1 + d * u2
+
+
+def simulate(seed: int, weights: tuple = SHARING) -> MissingGap:
+    """Draw the problem."""
+    rng = np.random.RandomState(seed)
+    x1, x2 = np.sort(rng.rand(600)), np.sort(rng.rand(500))
+    y1 = mixed(x1, weights)[0] + rng.randn(600)
+    y2 = (rng.rand(500) < 1 / (1 + np.exp(-mixed(x2, weights)[1]))).astype(float)
+    kept = (x2 < GAP[0]) | (x2 > GAP[1])
+    x_test = np.sort(rng.uniform(*GAP, 150))
+    y_test = (rng.rand(150) < 1 / (1 + np.exp(-mixed(x_test, weights)[1]))).astype(float)
+    return MissingGap(
+        {"real": x1, "binary": x2[kept]},
+        {"real": y1, "binary": y2[kept]},
+        x_test,
+        y_test,
+        weights,
+    )
+
+
+def fit_both(problem: MissingGap, **options: object) -> tuple[HetMOGP, HetMOGP]:
+    """The joint model and the independent ones, on the same data."""
+    likelihoods = {"real": Gaussian(scale=1.0), "binary": Bernoulli()}
+    settings = {"latents": 3, "inducing": 20, **options}
+    joint = HetMOGP(likelihoods, **settings)  # type: ignore[arg-type]
+    alone = independent(likelihoods, **settings)
+    return joint.fit(problem.X, problem.Y), alone.fit(problem.X, problem.Y)
+
+
+def nlpd_in_gap(model: HetMOGP, problem: MissingGap) -> float:
+    """The mean negative log predictive density of the binary values hidden in the gap."""
+    prediction = model.predict(problem.x_test, ["binary"])["binary"]
+    return float(-np.mean(prediction.log_prob(problem.y_test)))
+
+
+def run(out: Path, seed: int = 0) -> None:
+    """Simulate, fit, print a table and write the figure."""
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / "missing_gap.png"
+    problem = simulate(seed)
+    joint, alone = fit_both(problem)
+
+    table = Table(title="Binary output inside the gap it was never seen in (150 fresh values)")
+    for column in ("model", "NLPD per value", "bound", "rounds", "seconds"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for label, model in (("joint (hetmogp)", joint), ("independent", alone)):
+        table.add_row(
+            label,
+            f"{nlpd_in_gap(model, problem):.3f}",
+            f"{model.elbo_:.1f}",
+            str(model.n_iter_),
+            f"{model.fit_seconds_:.1f}",
+        )
+    table.add_row("the true function", f"{problem.nlpd_of_truth:.3f}", "", "", "")
+    Console().print(table)
+
+    draw(problem, joint, alone, target)
+    Console().print(f"figure: {target}", highlight=False, soft_wrap=True)
+
+
+def draw(problem: MissingGap, joint: HetMOGP, alone: HetMOGP, target: Path) -> None:
+    """Three panels as in the paper: the real output, and the binary one joint and alone."""
+    with mpl.rc_context({"backend": "agg", "font.size": 10, "axes.spines.top": False}):
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), constrained_layout=True)
+        grid = np.linspace(0.0, 1.0, 300)
+        f1, f2 = problem.truth(grid)
+        truth = {"color": "black", "ls": "--", "lw": 1.2, "label": "truth"}
+        panels = (
+            (joint, "real", "Real output, seen everywhere"),
+            (joint, "binary", "Binary output, joint model"),
+            (alone, "binary", "Binary output, by itself"),
+        )
+        for ax, (model, output, title) in zip(axes, panels, strict=True):
+            if output == "binary":
+                plots.shade(*GAP, ax=ax)
+            plots.observations(problem.X[output], problem.Y[output], ax=ax)
+            plots.posterior(model, output, grid, ax=ax)
+            ax.plot(grid, f1 if output == "real" else 1 / (1 + np.exp(-f2)), **truth)
+            if output == "binary":
+                title += f"\nNLPD in the gap {nlpd_in_gap(model, problem):.3f}"
+            ax.set(title=title, xlabel="x", ylabel="y" if output == "real" else "P(y = 1)")
+            ax.spines["right"].set_visible(False)
+            ax.margins(x=0)
+        handles: dict[str, Any] = {}
+        for ax in axes[:2]:
+            handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+        figure.legend(
+            handles=list(handles.values()),
+            loc="outside lower center",
+            ncols=len(handles),
+            frameon=False,
+        )
+        partial = target.with_suffix(".partial.png")
+        figure.savefig(partial, dpi=130)
+        plt.close(figure)
+    os.replace(partial, target)

@@ -1,0 +1,203 @@
+"""Gaussian outputs, inducing inputs at every data row: everything has a dense closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+import hetmogp as hm
+from hetmogp.bound import Parameters, Rules, at_observations, elbo
+from hetmogp.data import Scaling, full_batch
+from hetmogp.fitting import vem
+from hetmogp.linalg import session
+from hetmogp.priors import LMC, Independent
+from hetmogp.tables import read
+from hetmogp.variational import Factors, marginals
+
+JITTER = 1e-10
+UNSCALED = Scaling(np.zeros(1), np.ones(1))
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with session():
+        yield
+
+
+def rbf(a, b, lengthscale):
+    """Written out, so as not to trust the package's own kernel."""
+    return np.exp(-0.5 * ((a[:, None] - b[None]) / lengthscale) ** 2)
+
+
+def problem(ranks, shared, prior="lmc", seed=0):
+    """Two Gaussian outputs with random hyperparameters, and Z at every distinct input."""
+    rng = np.random.default_rng(seed)
+    grid = np.linspace(0.0, 3.0, 17) + 0.03 * rng.standard_normal(17)
+    X = [grid, grid] if shared else [np.sort(grid[:11]), np.sort(grid[5:])]
+    Y = [rng.standard_normal(len(x)) for x in X]
+    if shared:
+        Y[0][3:6] = np.nan
+    scales = [0.3, 0.7]
+    data = read({f"y{d}": hm.Gaussian(scale=s) for d, s in enumerate(scales)}, X, Y)
+    batch, _ = full_batch(data, UNSCALED)
+    Z = np.unique(np.concatenate([x[~np.isnan(y)] for x, y in zip(X, Y, strict=True)]))
+    lengthscales = np.geomspace(0.15, 0.3, len(ranks))
+    J, R = 2, sum(ranks)
+    numbers = {
+        "kernels": tuple(hm.RBF(np.array([ell])) for ell in lengthscales),
+        "inducing_inputs": Z[None, :, None],
+        "weights": rng.standard_normal((J, R) if prior == "lmc" else J),
+        "constants": rng.standard_normal(J),
+        "centre": rng.standard_normal(J),
+        "spread": np.array([1.0, 2.0]),
+    }
+    kind = LMC if prior == "lmc" else Independent
+    parameters = Parameters(
+        kind(**jax.tree.map(jnp.asarray, numbers), ranks=tuple(ranks)), tuple(data.likelihoods)
+    )
+    return data, batch, parameters, lengthscales, scales, Z
+
+
+def dense(data, parameters, lengthscales, scales, Z, ranks):
+    """Log evidence, exact posterior means of f at the data, and the mean-field correction."""
+    W, b = np.asarray(parameters.prior.W), np.asarray(parameters.prior.b)
+    owner = np.repeat(np.arange(len(ranks)), ranks)
+    seen = data.observed()
+    x = np.concatenate([X[s, 0] for X, s in zip(data.inputs, seen, strict=True)])
+    y = np.concatenate([v[s] for v, s in zip(data.values, seen, strict=True)])
+    d = np.repeat([0, 1], [s.sum() for s in seen])
+    K = sum(
+        np.outer(W[d, r], W[d, r]) * rbf(x, x, lengthscales[owner[r]]) for r in range(W.shape[1])
+    )
+    noise = np.asarray(scales)[d] ** 2
+    evidence = multivariate_normal(b[d], K + np.diag(noise)).logpdf(y)
+    mean = b[d] + K @ np.linalg.solve(K + np.diag(noise), y - b[d])
+
+    phi = []
+    for r in range(W.shape[1]):
+        ell = lengthscales[owner[r]]
+        L = np.linalg.cholesky(rbf(Z, Z, ell) + JITTER * np.eye(len(Z)))
+        phi.append(W[d, r] * np.linalg.solve(L, rbf(Z, x, ell)))
+    phi = np.concatenate(phi)
+    P = np.eye(len(phi)) + (phi / noise) @ phi.T
+    blocks = P.reshape(W.shape[1], len(Z), W.shape[1], len(Z))
+    log_det = sum(np.linalg.slogdet(blocks[r, :, r])[1] for r in range(W.shape[1]))
+    return evidence, mean, 0.5 * (log_det - np.linalg.slogdet(P)[1])
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared X", "different X"])
+@pytest.mark.parametrize("ranks", [(1,), (2,), (1, 1, 1), (2, 1, 2)], ids=str)
+def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ranks, shared):
+    data, batch, parameters, lengthscales, scales, Z = problem(ranks, shared)
+    state = vem.init(parameters, batch, JITTER, Rules(), 1e-12)
+    evidence, mean, correction = dense(data, parameters, lengthscales, scales, Z, ranks)
+
+    assert state.bound == pytest.approx(evidence - correction, rel=1e-6)
+    if ranks == (1,):
+        assert correction == pytest.approx(0.0, abs=1e-8)
+    else:
+        assert correction > 0.1
+    f = at_observations(
+        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch
+    )
+    found = np.concatenate(
+        [m[np.asarray(o.seen), 0] for (m, _), o in zip(f, batch.outputs, strict=True)]
+    )
+    np.testing.assert_allclose(found, mean, atol=1e-6)
+
+
+def test_independent_outputs_have_the_evidence_itself_and_exact_variances():
+    data, batch, parameters, lengthscales, scales, _ = problem((1, 1), False, "independent")
+    state = vem.init(parameters, batch, JITTER, Rules(), 1e-12)
+    W, b = np.diag(parameters.prior.W), np.asarray(parameters.prior.b)
+    evidence = 0.0
+    f = at_observations(
+        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch
+    )
+    for d in range(2):
+        x, y = data.inputs[d][:, 0], data.values[d]
+        K = W[d] ** 2 * rbf(x, x, lengthscales[d])
+        G = K + scales[d] ** 2 * np.eye(len(x))
+        evidence += multivariate_normal(np.full(len(x), b[d]), G).logpdf(y)
+        variance = np.diag(K - K @ np.linalg.solve(G, K))
+        found = np.asarray(f[d][1])[np.asarray(batch.outputs[d].seen), 0, 0]
+        np.testing.assert_allclose(found, variance, atol=1e-6)
+    assert state.bound == pytest.approx(evidence, rel=1e-6)
+
+
+def test_one_gaussian_output_is_scikit_learns_exact_regression():
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0.0, 5.0, 40))[:, None]
+    y = 3.0 + 2.0 * np.sin(2.0 * x[:, 0]) + 0.4 * rng.standard_normal(40)
+    model = hm.HetMOGP(
+        [hm.Gaussian()], latents=1, inducing=x, learn_inducing=False, progress=False
+    ).fit(x, y)
+    noise = float(np.exp(model.likelihoods_["y0"].free["scale"]))
+    kernel = sk.ConstantKernel(model.weights_[0, 0] ** 2) * sk.RBF(model.kernels_[0].lengthscale)
+    oracle = GaussianProcessRegressor(kernel, alpha=noise**2, optimizer=None)
+    oracle.fit(x, y - model.constants_[0])
+    new = np.linspace(-1.0, 6.0, 50)[:, None]
+    mean, std = oracle.predict(new, return_std=True)
+    pred = model.predict(new)["y0"]
+    # On a scale of 2: what the jitter of 1e-6 leaves, seen most where the mean extrapolates.
+    np.testing.assert_allclose(pred.mean, mean + model.constants_[0], atol=3e-3)
+    np.testing.assert_allclose(pred.std, np.sqrt(std**2 + noise**2), atol=1e-3)
+    assert model.elbo_ == pytest.approx(oracle.log_marginal_likelihood_value_, abs=0.02)
+
+
+def test_the_learned_hyperparameters_are_those_of_the_exact_evidence():
+    """Where q is exact the M-step climbs the evidence: scikit-learn's optimiser gets no higher."""
+    rng = np.random.default_rng(2)
+    x = np.sort(rng.uniform(0.0, 5.0, 30))[:, None]
+    y = np.sin(2.0 * x[:, 0]) + 0.3 * rng.standard_normal(30)
+    model = hm.HetMOGP(
+        [hm.Gaussian(scale=0.3)], latents=1, inducing=x, learn_inducing=False, progress=False
+    ).fit(x, y)
+    kernel = sk.ConstantKernel(1.0, (1e-3, 1e3)) * sk.RBF(1.0, (1e-2, 1e2))
+    oracle = GaussianProcessRegressor(kernel, alpha=0.09, n_restarts_optimizer=3, random_state=0)
+    oracle.fit(x, y - model.constants_[0])
+    assert model.elbo_ >= oracle.log_marginal_likelihood_value_ - 0.01
+
+
+def test_one_output_gives_the_chained_gp_bound():
+    """HetGaussian, independent priors: the bound of Saul et al. (2016), unwhitened, in NumPy."""
+    rng = np.random.default_rng(3)
+    x, y, Z = rng.uniform(0, 3, 25), rng.standard_normal(25), np.linspace(0, 3, 6)
+    data = read({"y": hm.HetGaussian()}, x, y)
+    batch, _ = full_batch(data, UNSCALED)
+    numbers = {
+        "kernels": (hm.RBF(np.array([0.5])), hm.RBF(np.array([0.9]))),
+        "inducing_inputs": Z[None, :, None],
+        "weights": np.array([1.3, 0.6]),
+        "constants": np.array([0.2, -0.4]),
+        "centre": np.zeros(2),
+        "spread": np.ones(2),
+    }
+    prior = Independent(**jax.tree.map(jnp.asarray, numbers), ranks=(1, 1))
+    m = rng.standard_normal((2, 6))
+    root = np.tril(0.3 * rng.standard_normal((2, 6, 6))) + 0.5 * np.eye(6)
+    value = elbo(
+        Parameters(prior, tuple(data.likelihoods)),
+        Factors(jnp.asarray(m), jnp.asarray(root)),
+        batch,
+        JITTER,
+        Rules(),
+    )
+    f_mean, f_var, kl = [], [], 0.0
+    for j, ell in enumerate((0.5, 0.9)):
+        a, b = numbers["weights"][j], numbers["constants"][j]
+        Kzz = a**2 * (rbf(Z, Z, ell) + JITTER * np.eye(6))
+        Kzx = a**2 * rbf(Z, x, ell)
+        L = np.linalg.cholesky(Kzz)
+        mu, S = L @ m[j], L @ root[j] @ root[j].T @ L.T
+        B = np.linalg.solve(Kzz, Kzx)
+        f_mean.append(b + B.T @ mu)
+        f_var.append(a**2 - np.sum(Kzx * B, axis=0) + np.sum(B * (S @ B), axis=0))
+        kl += 0.5 * (np.trace(np.linalg.solve(Kzz, S)) + mu @ np.linalg.solve(Kzz, mu) - 6)
+        kl += 0.5 * (np.linalg.slogdet(Kzz)[1] - np.linalg.slogdet(S)[1])
+    square = (y - f_mean[0]) ** 2 + f_var[0]
+    ell_terms = np.log(2 * np.pi) + f_mean[1] + np.exp(-f_mean[1] + 0.5 * f_var[1]) * square
+    assert float(value) == pytest.approx(-0.5 * np.sum(ell_terms) - kl, rel=1e-8)

@@ -1,0 +1,224 @@
+"""The E-step, natural gradients, gradients of the bound, and what reaches LAPACK."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hetmogp as hm
+from hetmogp.bound import Rules, at_observations, elbo, expected_log_likelihood
+from hetmogp.data import blocks, full_batch
+from hetmogp.fitting import initial_parameters, svi, vem
+from hetmogp.fitting.free import free, with_free
+from hetmogp.linalg import session, whiten
+from hetmogp.tables import read
+from hetmogp.variational import Natural, marginals, natural_step
+
+JITTER = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with session():
+        yield
+
+
+def mixed_problem(Q=2, ranks=None, N=60, M=7, seed=0, scale=1.0):
+    """Bernoulli, Poisson and HetGaussian over one input, with gaps."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.0, 1.0, N)
+    f = np.sin(6.0 * x)
+    Y = {
+        "b": (rng.uniform(size=N) < 1 / (1 + np.exp(-2 * f))).astype(float),
+        "c": rng.poisson(np.exp(1 + 0.5 * f)).astype(float),
+        "h": f + np.exp(0.5 * f - 1) * rng.standard_normal(N),
+    }
+    Y["b"][10:20] = np.nan
+    Y["h"][0] = 6.0  # an outlier: the likelihood is not log-concave there
+    data = read({"b": hm.Bernoulli(), "c": hm.Poisson(), "h": hm.HetGaussian()}, x, Y)
+    batch, scaling = full_batch(data)
+    Z = np.repeat(np.quantile(np.asarray(batch.X), np.linspace(0, 1, M))[None, :, None], Q, 0)
+    parameters = initial_parameters(
+        data.names,
+        data.likelihoods,
+        [y[~np.isnan(y)] for y in data.values],
+        [hm.RBF()] * Q,
+        ranks or [1] * Q,
+        Z,
+        data.columns,
+        scaling.scale,
+        prior="lmc",
+        seed=seed,
+        restart=0,
+    )
+    return data, batch, parameters
+
+
+def random_sites(parameters, batch, seed):
+    """Some positive definite sites: an arbitrary start."""
+    rng = np.random.default_rng(seed)
+    sites = []
+    for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
+        n, J = len(seen.y), len(likelihood.latent)
+        C = rng.standard_normal((n, J, J))
+        precision = jnp.asarray(C @ C.transpose(0, 2, 1) * rng.uniform(0, 2))
+        precision = precision * seen.seen[:, None, None]
+        linear = jnp.asarray(3 * rng.standard_normal((n, J))) * seen.seen[:, None]
+        sites.append(vem.Sites(linear, precision, precision))
+    return tuple(sites)
+
+
+@pytest.mark.parametrize("Q", [1, 3, 6, 10])
+def test_e_step_converges_from_any_start_and_never_falls(Q):
+    _, batch, parameters = mixed_problem(Q)
+    ends = []
+    for start in range(3):
+        sites = random_sites(parameters, batch, start) if start else None
+        sites = sites or vem.flat_sites(parameters, batch)
+        bounds = []
+        for _ in range(40):  # with a huge tolerance each call takes exactly one accepted step
+            sites, q, bound = vem.e_step(
+                parameters, sites, batch, jnp.asarray(JITTER), Rules(), jnp.asarray(1e300)
+            )
+            bounds.append(float(bound))
+        assert np.all(np.diff(bounds) >= -1e-9)
+        ends.append(bounds[-1])
+        gradient = jax.grad(lambda q: elbo(parameters, q, batch, JITTER, Rules()))(q)
+        assert float(jnp.abs(gradient.mean).max()) < 1e-4
+        assert float(jnp.abs(jnp.triu(gradient.root)).max()) < 1e-4
+    assert max(ends) - min(ends) < 1e-6
+
+
+def test_natural_gradient_steps_reach_the_same_optimum():
+    _, batch, parameters = mixed_problem(3)
+    best = vem.init(parameters, batch, JITTER, Rules(), 1e-12).bound
+    projection = parameters.prior.project(batch.X, JITTER)
+    R, M, _ = projection.A.shape
+    natural = Natural(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
+
+    @jax.jit
+    def step(natural):
+        q = natural.factors()
+
+        def ell(mean, variance):
+            f = at_observations(parameters, mean, variance, batch)
+            return expected_log_likelihood(parameters.likelihoods, f, batch, Rules())
+
+        r, g = jax.grad(ell, (0, 1))(*marginals(projection, q))
+        return natural_step(natural, q, projection.A, r.T, g.T, 0.2)
+
+    for _ in range(300):
+        natural = step(natural)
+    reached = float(elbo(parameters, natural.factors(), batch, JITTER, Rules()))
+    assert reached == pytest.approx(best, abs=1e-5)
+
+
+def test_a_natural_step_keeps_the_precision_positive_definite_where_g_is_positive():
+    rng = np.random.default_rng(0)
+    A = jnp.asarray(rng.standard_normal((1, 5, 30)))
+    g = jnp.asarray(np.abs(rng.standard_normal((1, 30))) * 10)  # far from log-concave
+    natural = Natural(jnp.zeros((1, 5)), jnp.eye(5)[None])
+    for rho in (0.1, 0.5, 1.0):
+        new = natural_step(natural, natural.factors(), A, jnp.zeros((1, 30)), g, rho)
+        assert np.linalg.eigvalsh(np.asarray(new.precision[0])).min() > 0
+
+
+def check_gradient(f, values, step=1e-5, tolerance=2e-5):
+    """Central differences along random directions."""
+    gradient = jax.grad(f)(values)
+    leaves, structure = jax.tree.flatten(values)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        direction = [jnp.asarray(rng.standard_normal(leaf.shape)) for leaf in leaves]
+
+        def moved(t, direction=direction):
+            return jax.tree.unflatten(
+                structure, [a + t * d for a, d in zip(leaves, direction, strict=True)]
+            )
+
+        numeric = (f(moved(step)) - f(moved(-step))) / (2 * step)
+        exact = sum(
+            jnp.sum(g * d) for g, d in zip(jax.tree.leaves(gradient), direction, strict=True)
+        )
+        assert float(exact) == pytest.approx(float(numeric), rel=tolerance, abs=tolerance)
+
+
+def test_gradients_of_whitening_agree_with_finite_differences():
+    rng = np.random.default_rng(0)
+    C = rng.standard_normal((2, 4, 4))
+    B, weights = (jnp.asarray(rng.standard_normal((2, 4, 3))) for _ in range(2))
+
+    def f(values):
+        C, B = values
+        K = C @ jnp.swapaxes(C, 1, 2) + jnp.eye(4)
+        return jnp.sum(weights * whiten(K, B) ** 2)
+
+    check_gradient(jax.jit(f), (jnp.asarray(C), B))
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_gradients_of_the_bound_agree_with_finite_differences(joint):
+    _, batch, parameters = mixed_problem(3, ranks=[1, 2, 1])
+    rules = Rules(joint=joint)
+    state = vem.init(parameters, batch, JITTER, rules, 1e-3)
+    plain = jax.jit(lambda v: elbo(with_free(parameters, v), state.q, batch, JITTER, rules))
+    check_gradient(plain, free(parameters))
+
+    def with_sites(values):
+        moved = with_free(parameters, values)
+        projection = moved.prior.project(batch.X, JITTER)
+        q = vem.q_from_sites(moved, state.sites, projection, batch)
+        return elbo(moved, q, batch, JITTER, rules)
+
+    check_gradient(jax.jit(with_sites), free(parameters))
+    value, _ = vem._bound(
+        free(parameters), parameters, state.sites, batch, jnp.asarray(JITTER), rules
+    )
+    assert float(value) == pytest.approx(state.bound, rel=1e-9)
+    # At the E-step's optimum moving q along with the hyperparameters changes no gradient.
+    tight = vem.init(parameters, batch, JITTER, rules, 1e-13)
+    _, moving = vem._bound(
+        free(parameters), parameters, tight.sites, batch, jnp.asarray(JITTER), rules
+    )
+    held = jax.grad(lambda v: elbo(with_free(parameters, v), tight.q, batch, JITTER, rules))(
+        free(parameters)
+    )
+    for a, b in zip(jax.tree.leaves(moving), jax.tree.leaves(held), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_rounds_of_vem_never_lower_the_bound():
+    _, batch, parameters = mixed_problem(2)
+    state = vem.init(parameters, batch, JITTER, Rules(), 1e-4)
+    for _ in range(4):
+        new = vem.step(state, batch, JITTER, Rules(), 1e-4, True)
+        assert new.bound >= state.bound - 1e-9
+        state = new
+
+
+def test_no_batched_matrix_reaches_lapack_on_a_cpu():
+    """Two batched LAPACK calls in flight on two cores hang for ever; every call must be single."""
+    data, batch, parameters = mixed_problem(3)
+    sites = vem.flat_sites(parameters, batch)
+    jitter = jnp.asarray(JITTER)
+    groups, _ = blocks(data)
+    state = svi.init(parameters, True, "adam", True)
+    rows = tuple(jnp.zeros((2, 8), jnp.int32) for _ in groups)
+    rates = (jnp.asarray(0.01), jnp.asarray(0.01))
+    lowered = [
+        vem.e_step.lower(parameters, sites, batch, jitter, Rules(), jitter),
+        vem._bound.lower(free(parameters), parameters, sites, batch, jitter, Rules()),
+        svi.chunk.lower(
+            state, parameters, groups, rows, jitter, Rules(), "adam", rates, jax.random.key(0)
+        ),
+    ]
+    for program in lowered:
+        calls = [line for line in program.as_text().splitlines() if "@lapack" in line]
+        calls += [line for line in program.as_text().splitlines() if "@blas" in line]
+        assert calls
+        for call in calls:
+            matrices = re.findall(r"tensor<([0-9x]+)xf64>", call)
+            assert matrices
+            assert all(shape.count("x") <= 1 for shape in matrices), call

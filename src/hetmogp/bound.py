@@ -93,8 +93,9 @@ def at_observations(
 ) -> list[tuple[Float[Array, "n J"], Float[Array, "n J J"]]]:
     """q(f_d) at every observation of every output, from the latents' marginals at the rows."""
     W, b = parameters.prior.W, parameters.prior.b
+    both = jnp.concatenate([mean, variance], axis=1)
     return [
-        parameter_functions(W[d], b[d], mean[seen.row], variance[seen.row])
+        parameter_functions(W[d], b[d], *jnp.split(both[seen.row], 2, axis=1))
         for d, seen in zip(parameters.slices, batch.outputs, strict=True)
     ]
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -36,7 +37,7 @@ FAR = -200.0  # exponents end here: 1e-87 is zero enough, and denormal numbers a
 
 def _positive(value: Any) -> Any:
     """Turn a user's number or list into an array, checked once; arrays of JAX pass through."""
-    if isinstance(value, int | float | list | tuple | np.ndarray):
+    if isinstance(value, int | float | list | tuple | np.ndarray | np.number):
         value = np.asarray(value, dtype=float)
         if not (np.all(np.isfinite(value)) and np.all(value > 0)):
             raise ValueError(f"kernel hyperparameters must be positive and finite, not {value}")
@@ -46,12 +47,13 @@ def _positive(value: Any) -> Any:
 def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | None:
     if value is None:
         return None
-    return (value,) if isinstance(value, int | str | np.integer) else tuple(value)
+    columns = (value,) if isinstance(value, int | str | np.integer) else tuple(value)
+    return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
 
 def squared_distance(X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
     """|x − z|², by one matrix product on inputs centred at the mean of Z."""
-    centre = jnp.mean(Z, axis=0)
+    centre = jax.lax.stop_gradient(jnp.mean(Z, axis=0))  # which distances do not depend on
     X, Z = X - centre, Z - centre
     squares = jnp.sum(X * X, axis=1)[:, None] + jnp.sum(Z * Z, axis=1)
     return jnp.maximum(squares - 2.0 * X @ Z.T, 0.0)
@@ -86,6 +88,17 @@ class Kernel(eqx.Module):
     @abstractmethod
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """The same function of x where this one is a function of (x − centre) / scale."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name != "centre" and not (value is None or value is item.default):
+                numbers = isinstance(value, np.ndarray | jax.Array)
+                shown.append(
+                    f"{item.name}={np.array2string(value, precision=4) if numbers else value}"
+                )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __add__(self, other: "Kernel") -> "Sum":
         return Sum((self, other))
@@ -263,11 +276,19 @@ class Periodic(Leaf):
         kernel = self._bound_to(columns)
         period = kernel._active(spread)
         if self.period is not None:
+            if np.size(self.period) not in (1, len(period)):
+                raise ValueError(
+                    f"Periodic has {np.size(self.period)} periods for {len(period)} inputs: "
+                    f"give one number, or {len(period)}"
+                )
             period = self.period / kernel._active(scale)
-        lengthscale = 1.0 if self.lengthscale is None else self.lengthscale
-        shape = period.shape if self.ard else (1,)
+        lengthscale = np.broadcast_to(
+            1.0 if self.lengthscale is None else self.lengthscale, period.shape
+        )
         return dataclasses.replace(
-            kernel, lengthscale=np.broadcast_to(lengthscale, shape), period=period
+            kernel,
+            lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True),
+            period=period,
         )
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
@@ -333,6 +354,12 @@ class Sum(Kernel):
         moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
         return dataclasses.replace(self, kernels=moved)
 
+    def __repr__(self) -> str:
+        if self.weights is None:
+            return " + ".join(map(repr, self.kernels))
+        shares = np.asarray(self.weights) / np.sum(self.weights)
+        return " + ".join(f"{w:.3g}·{k!r}" for w, k in zip(shares, self.kernels, strict=True))
+
     def __add__(self, other: Kernel) -> "Sum":
         return Sum((*self.kernels, other)) if self.weights is None else Sum((self, other))
 
@@ -365,6 +392,10 @@ class Product(Kernel):
         """See `Kernel.rescaled`."""
         moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
         return dataclasses.replace(self, kernels=moved)
+
+    def __repr__(self) -> str:
+        parts = (f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
+        return " * ".join(parts)
 
     def __mul__(self, other: Kernel) -> "Product":
         return Product((*self.kernels, other))

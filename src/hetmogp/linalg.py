@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
+from jax.lax.linalg import cholesky, triangular_solve
 from jaxtyping import Array, Float, PyTree
 from threadpoolctl import ThreadpoolController
 
@@ -41,8 +41,8 @@ def whiten(K: Float[Array, "Q M M"], B: Float[Array, "Q M N"]) -> Float[Array, "
 
 def _whiten(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
     def one(K: Float[Array, "M M"], B: Float[Array, "M N"]) -> tuple[Array, Array]:
-        L = jnp.linalg.cholesky(K)
-        return L, solve_triangular(L, B, lower=True)
+        L = cholesky(K, symmetrize_input=False)
+        return L, triangular_solve(L, B, left_side=True, lower=True)
 
     L, A = _one_by_one(one, K, B)
     return A, (L, A)
@@ -58,9 +58,9 @@ def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Arra
     phi = jnp.tril(product) - 0.5 * product * jnp.eye(L.shape[1], dtype=L.dtype)
 
     def one(L: Array, dA: Array, phi: Array) -> tuple[Array, Array]:
-        left = solve_triangular(L, phi, lower=True, trans=1)
-        both = solve_triangular(L, left.T, lower=True, trans=1)
-        return solve_triangular(L, dA, lower=True, trans=1), both
+        left = triangular_solve(L, phi, left_side=True, lower=True, transpose_a=True)
+        both = triangular_solve(L, left, left_side=False, lower=True)
+        return triangular_solve(L, dA, left_side=True, lower=True, transpose_a=True), both
 
     dB, both = _one_by_one(one, L, dA, phi)
     return -0.5 * (both + jnp.swapaxes(both, 1, 2)), dB

@@ -90,7 +90,8 @@ class HetMOGP(BaseEstimator):
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
         output_names_: the outputs, in order.
-        likelihoods_: the fitted likelihoods by output name.
+        likelihoods_: the fitted likelihoods by output name; `.constants` of each has what was
+            learned besides functions, such as a noise scale.
         parameter_names_: the J parameter functions, as "output.parameter".
         kernels_: the Q fitted kernels, in the units of the inputs.
         weights_: the mixing weights W, (J, ΣR_q).
@@ -182,7 +183,7 @@ class HetMOGP(BaseEstimator):
         values = [y[seen] for y, seen in zip(data.values, data.observed(), strict=True)]
         observed = sum(map(len, values))
         kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
-        rows = len(np.unique([id(X) for X in data.inputs])) * max(map(len, data.values))
+        rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
         method = self.method
         if rows <= 10 * LARGEST_VEM_ROWS and method != "svi":
             batch, scaling = full_batch(data)
@@ -333,7 +334,7 @@ class HetMOGP(BaseEstimator):
         self.n_features_in_ = len(data.columns)
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray(data.columns, dtype=object)
-        if not fit.converged and self.max_iter is None:
+        if not (fit.converged or fit.interrupted) and self.max_iter is None:
             warnings.warn(
                 f"no convergence in {fit.iterations} iterations; raise max_iter, or tol",
                 ConvergenceWarning,

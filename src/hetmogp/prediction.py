@@ -24,7 +24,7 @@ from .data import padded
 from .likelihoods import Bernoulli, Categorical, Likelihood
 from .likelihoods.real import normal_log_density
 from .linalg import session
-from .quadrature import gauss_hermite, place, standard_nodes
+from .quadrature import place, root, standard_nodes
 from .tables import observe
 from .variational import Factors, marginals
 
@@ -80,51 +80,71 @@ def moments(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Arr
 
 def log_density(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
     """Log ∫ p(y | f) N(f; mean, cov) df."""
-    mixture = likelihood.mixture(mean, cov) if likelihood.is_default else None
+    mixture = likelihood.mixture(mean, cov)
     if mixture is not None:
         weights, centres, variances = mixture
         return logsumexp(normal_log_density(y, centres, variances), b=weights)
-    if len(likelihood.latent) == 1:
-        return _centred_quadrature(lambda f: likelihood.log_prob(y, f[None]), mean[0], cov[0, 0])
+    if len(likelihood.latent) <= 2:
+        return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
     f, weights = nodes(likelihood, mean, cov)
     return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
 
 
-def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, variance: Array) -> Array:
-    """Log ∫ p(f) N(f; mean, variance) df by Gauss–Hermite around the mode of the integrand.
+def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
+    """log ∫ p(f) N(f; mean, cov) df by Gauss–Hermite around the mode of the integrand, J ≤ 2.
 
-    Nodes laid on N(mean, variance) would miss a likelihood much narrower than it (a large count).
+    Nodes laid on N(mean, cov) would miss a likelihood much narrower than it (a large count).
     """
-    scale = jnp.sqrt(jnp.maximum(variance, 1e-30))
+    C = root(cov)
 
-    def psi(e: Array) -> Array:
-        return log_p(mean + scale * e) - 0.5 * e**2
+    def psi(e: Float[Array, " J"]) -> Array:
+        return log_p(mean + C @ e) - 0.5 * e @ e
 
-    slope, curvature = jax.grad(psi), jax.grad(jax.grad(psi))
+    def axes(e: Array) -> tuple[Array, Array]:
+        """Principal axes of the curvature −∇²ψ, and the standard deviation along each."""
+        H = -jax.hessian(psi)(e)
+        if len(mean) == 1:
+            turn, values = jnp.ones((1, 1), mean.dtype), H[0]
+        else:
+            angle = 0.5 * jnp.arctan2(2.0 * H[0, 1], H[0, 0] - H[1, 1])
+            c, s = jnp.cos(angle), jnp.sin(angle)
+            turn = jnp.array([[c, -s], [s, c]])
+            values = jnp.diagonal(turn.T @ H @ turn)
+        return turn, 1.0 / jnp.sqrt(jnp.maximum(values, 1.0))  # the prior alone gives one
 
     def newton(_: int, e: Array) -> Array:
-        return e + jnp.clip(-slope(e) / jnp.minimum(curvature(e), -1.0), -1.0, 1.0)
+        turn, width = axes(e)
+        move = turn @ (width**2 * (turn.T @ jax.grad(psi)(e)))
+        return e + move / jnp.maximum(jnp.linalg.norm(move), 1.0)
 
     mode = jax.lax.fori_loop(0, 25, newton, jnp.zeros_like(mean))
-    width = 1.0 / jnp.sqrt(-jnp.minimum(curvature(mode), -1.0))
-    x, weights = gauss_hermite(32)
-    terms = jax.vmap(psi)(mode + width * jnp.asarray(x)) + 0.5 * x**2
-    return jnp.log(width) + logsumexp(terms, b=weights)
+    turn, width = axes(mode)
+    x, weights = standard_nodes(len(mean), n={1: 32}.get(len(mean), 16))
+    terms = jax.vmap(psi)(mode + (x * width) @ turn.T) + 0.5 * jnp.sum(x**2, axis=1)
+    return jnp.sum(jnp.log(width)) + logsumexp(terms, b=weights)
+
+
+def _even_nodes(*counts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Evenly spaced nodes for standard normals: a steep step in f is met at a fine spacing."""
+    lines = [np.linspace(-5.5, 5.5, count) for count in counts]
+    points = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, len(counts))
+    mass = np.exp(-0.5 * np.sum(points**2, axis=1))
+    heavy = mass > 1e-7
+    return points[heavy], mass[heavy] / mass[heavy].sum()
 
 
 def distribution_function(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
     """P(Y ≤ y), f integrated out."""
-    mixture = likelihood.mixture(mean, cov) if likelihood.is_default else None
+    mixture = likelihood.mixture(mean, cov)
     if mixture is not None:
         weights, centres, variances = mixture
         return weights @ ndtr((y - centres) / jnp.sqrt(variances))
-    if len(likelihood.latent) == 1:  # evenly spaced nodes: a step in f is met at a fine spacing
-        e = jnp.linspace(-6.0, 6.0, 97, dtype=mean.dtype)
-        weights = jnp.exp(-0.5 * e**2) / jnp.sum(jnp.exp(-0.5 * e**2))
-        f = mean + jnp.sqrt(jnp.maximum(cov[0, 0], 1e-30)) * e[:, None]
+    J = len(likelihood.latent)
+    if J <= 2:
+        points, weights = map(jnp.asarray, _even_nodes(*{1: (193,), 2: (61, 25)}[J]))
     else:
-        points, weights = standard_nodes(len(likelihood.latent), n=16)
-        f = place(points, mean, cov)
+        points, weights = standard_nodes(J)
+    f = place(points, mean, cov)
     return weights @ jax.vmap(lambda f: likelihood.cdf(y, f))(f)
 
 

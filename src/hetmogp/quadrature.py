@@ -1,11 +1,11 @@
 """Expectations under a small Gaussian: E[h(f)], f ~ N(mean, cov).
 
 One parameter function: Gauss–Hermite. Two: a product of Gauss–Hermite rules, turned to the
-covariance. More: quasi-Monte Carlo on a rank-one lattice with its mirror image, whose cost grows
-with the number of points only. All rules are symmetric, which keeps gradients with respect to a
-covariance right even where it is singular (two parameter functions driven by one latent).
+covariance. More: quasi-Monte Carlo, by Sobol points and their mirror images, whose cost grows with
+the number of points only.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
+from scipy.stats import qmc
 
-__all__ = ["Expectation", "gauss_hermite", "place", "standard_nodes"]
+__all__ = ["Expectation", "expect", "gauss_hermite", "place", "standard_nodes"]
 
 Expectation = Literal["auto", "quadrature", "montecarlo"]
 
-LATTICE_POINTS = 64  # and as many mirror images
+SOBOL_POINTS = 128  # a power of two, and as many mirror images
 LARGEST_GRID = 3  # a product grid over more parameter functions than this is refused
 
 
@@ -41,13 +42,14 @@ def _grid(dimension: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def _lattice(dimension: int, n: int) -> np.ndarray:
-    """N points of the additive recurrence with the generalised golden ratio, evenly spread."""
-    ratio = 2.0
-    for _ in range(60):
-        ratio = (1.0 + ratio) ** (1.0 / (dimension + 1))
-    steps = ratio ** -np.arange(1, dimension + 1)
-    return np.mod(0.5 + np.arange(1, n + 1)[:, None] * steps, 1.0)
+def _sobol(dimension: int, n: int) -> np.ndarray:
+    """n scrambled Sobol points in the unit cube, always the same."""
+    return qmc.Sobol(dimension, scramble=True, rng=0).random(n)
+
+
+def is_grid(dimension: int, method: Expectation) -> bool:
+    """Whether nodes form a grid; otherwise they are quasi-Monte Carlo points."""
+    return method == "quadrature" or (method == "auto" and dimension <= 2)
 
 
 def standard_nodes(
@@ -70,10 +72,10 @@ def standard_nodes(
             f'expectation="quadrature" needs n^{dimension} nodes for an output with {dimension} '
             'parameter functions; use expectation="auto" or "montecarlo"'
         )
-    if method == "quadrature" or (method == "auto" and dimension <= 2):
+    if is_grid(dimension, method):
         grid, mass = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
         return jnp.asarray(grid), jnp.asarray(mass)
-    uniform = jnp.asarray(_lattice(dimension, n or LATTICE_POINTS))
+    uniform = jnp.asarray(_sobol(dimension, n or SOBOL_POINTS))
     if key is not None:
         uniform = jnp.mod(uniform + jax.random.uniform(key, (dimension,), uniform.dtype), 1.0)
     half = ndtri(jnp.clip(uniform, 1e-6, 1.0 - 1e-6))
@@ -104,3 +106,29 @@ def place(
 ) -> Float[Array, "K J"]:
     """Standard nodes moved to N(mean, cov)."""
     return mean + points @ root(cov).T
+
+
+def expect(
+    h: Callable[[Float[Array, " J"]], Float[Array, ""]],
+    mean: Float[Array, " J"],
+    cov: Float[Array, "J J"],
+    method: Expectation = "auto",
+    key: Array | None = None,
+) -> Float[Array, ""]:
+    """E[h(f)], f ~ N(mean, cov), with gradients that hold even where cov is singular.
+
+    A grid is symmetric in each variable and its value is differentiated as it stands. Monte Carlo
+    points are not, and differentiating through their spread would divide their errors by small
+    standard deviations; there the gradients are those of the expectation itself, E[∇h] with respect
+    to the mean and ½ E[∇²h] with respect to the covariance, at the same points.
+    """
+    points, weights = standard_nodes(mean.shape[0], method, key)
+    f = place(points, mean, cov)
+    if is_grid(mean.shape[0], method):
+        return weights @ jax.vmap(h)(f)
+    fixed = jax.lax.stop_gradient
+    f = fixed(f)
+    slope = fixed(weights @ jax.vmap(jax.grad(h))(f))
+    curvature = fixed(jnp.tensordot(weights, jax.vmap(jax.hessian(h))(f), 1))
+    move, spread = mean - fixed(mean), cov - fixed(cov)  # both zero, but not their gradients
+    return weights @ jax.vmap(h)(f) + slope @ move + 0.5 * jnp.sum(curvature * spread)

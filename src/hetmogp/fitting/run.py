@@ -40,6 +40,7 @@ class Fit:
         bound: the evidence lower bound.
         history: the bound after each round (VEM) or its mean over each window of steps (SVI).
         converged: whether the convergence rule was met.
+        interrupted: whether the user stopped it.
         jitter: what was added to the diagonals of k(Z, Z).
         iterations: rounds (VEM) or steps (SVI).
     """
@@ -50,10 +51,12 @@ class Fit:
     jitter: float
     history: list[float] = field(default_factory=list)
     converged: bool = False
+    interrupted: bool = False
     iterations: int = 0
 
 
 def _interrupted(fit: Fit) -> Fit:
+    fit.interrupted = True
     warnings.warn(
         f"interrupted after {fit.iterations} iterations; the model is usable as it stands",
         RuntimeWarning,

@@ -25,9 +25,9 @@ __all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "resu
 
 Optimiser = Literal["adam", "adadelta"]
 
-LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
-NATURAL_RATE = 0.1
-WARM_UP = 50  # steps over which the natural step grows to its full size
+LEARNING_RATE = {"adam": 0.01, "adadelta": 1.0}
+NATURAL_RATE = 0.03
+WARM_UP = 20  # steps over which the natural step grows to its full size
 
 
 class State(NamedTuple):

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..quadrature import Expectation, place, standard_nodes
+from ..quadrature import Expectation, expect
 
 __all__ = ["Likelihood", "Link", "Start", "exp", "identity", "logistic"]
 
@@ -163,7 +163,7 @@ class Likelihood(eqx.Module):
     def mixture(
         self, mean: Float[Array, " J"], cov: Float[Array, "J J"]
     ) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]] | None:
-        """The predictive of y as K normals (weights, means, variances), for the default latents.
+        """The predictive of y as K normals: weights, means and variances.
 
         `None` where it is not one: densities and quantiles then come from quadrature over f, which
         is poor where y is known far better given f than f itself is.
@@ -191,6 +191,12 @@ class Likelihood(eqx.Module):
             for name, link in self.links.items()
         )
 
+    @property
+    def constants(self) -> dict[str, float]:
+        """The parameters that are not latent, fixed or learned, by name."""
+        learned = {n: float(self.links[n](v)) for n, v in self.free.items() if v is not None}
+        return {**dict(self.fixed), **learned}
+
     def expectation(
         self,
         y: Float[Array, ""],
@@ -204,8 +210,7 @@ class Likelihood(eqx.Module):
             closed = self.expected_log_prob(y, mean, cov)
             if closed is not None:
                 return closed
-        points, weights = standard_nodes(len(self.latent), method, key)
-        return weights @ jax.vmap(lambda f: self.log_prob(y, f))(place(points, mean, cov))
+        return expect(lambda f: self.log_prob(y, f), mean, cov, method, key)
 
     @property
     def is_default(self) -> bool:

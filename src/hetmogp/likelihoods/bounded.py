@@ -12,6 +12,8 @@ from .base import Likelihood, exp, logistic
 
 __all__ = ["Beta"]
 
+TINY = 1e-12
+
 
 class Beta(Likelihood):
     """A proportion: y ~ Beta(m c, (1 − m) c), with mean m(x) and concentration c(x).
@@ -36,11 +38,9 @@ class Beta(Likelihood):
 
     def _shapes(self, f: Array) -> tuple[Array, Array]:
         mean, concentration = self.parameters(f)
-        tiny = 1e-12
-        return (
-            jnp.maximum(mean * concentration, tiny),
-            jnp.maximum((1.0 - mean) * concentration, tiny),
-        )
+        # 1 − σ(f) = σ(−f) keeps its digits where the mean is close to one.
+        rest = jax.nn.sigmoid(-f[0]) if "mean" in self.latent else 1.0 - mean
+        return jnp.maximum(mean * concentration, TINY), jnp.maximum(rest * concentration, TINY)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""

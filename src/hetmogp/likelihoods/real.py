@@ -1,6 +1,6 @@
 """Real-valued outputs: Gaussian, heteroscedastic Gaussian, Student-t."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +67,12 @@ class Gaussian(Likelihood):
         """The mean, and a noise of a third of the variance."""
         return {"mean": np.mean(y), "scale": np.sqrt(_spread(y) / 3)}
 
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
-        """The predictive distribution is itself Gaussian: N(μ, v + σ²)."""
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
+        """The predictive is Gaussian, N(μ, v + σ²), or a mixture over a latent scale."""
+        if self.latent == ("mean", "scale"):
+            return _given_second(mean, cov, lambda f2: jnp.exp(2.0 * f2))
+        if self.latent != ("mean",):
+            return None
         _, scale = self.parameters(mean)
         return jnp.ones(1, mean.dtype), mean[:1], cov[0, :1] + scale**2
 
@@ -111,14 +115,9 @@ class HetGaussian(Likelihood):
         """The mean, and a noise of a third of the variance."""
         return {"mean": np.mean(y), "variance": _spread(y) / 3}
 
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
-        """Given f₂ the predictive is Gaussian: a one-dimensional mixture over f₂."""
-        nodes, weights = gauss_hermite(48)
-        v2 = jnp.maximum(cov[1, 1], 1e-30)
-        f2 = mean[1] + jnp.sqrt(v2) * nodes
-        centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
-        spread = jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0)
-        return jnp.asarray(weights), centre, spread + jnp.exp(f2)
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
+        """A mixture over the latent variance."""
+        return _given_second(mean, cov, jnp.exp) if self.is_default else None
 
 
 class StudentT(Likelihood):
@@ -176,8 +175,10 @@ class StudentT(Likelihood):
         quarter = 0.25 * float(np.subtract(*np.percentile(y, [75, 25])))
         return {"location": np.median(y), "scale": quarter or np.sqrt(_spread(y) / 3), "df": 4.0}
 
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
         """A t is a Gaussian of precision λ/scale², λ ~ Gamma(df/2, df/2): a mixture over λ."""
+        if not self.is_default:
+            return None
         _, scale, df = self.parameters(mean)
         left = -4.0 - 40.0 / df
         right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
@@ -185,6 +186,18 @@ class StudentT(Likelihood):
         log_mass = 0.5 * df * (t - jnp.exp(t))
         weights = jnp.exp(log_mass - logsumexp(log_mass))
         return weights, jnp.broadcast_to(mean[0], t.shape), cov[0, 0] + scale**2 * jnp.exp(-t)
+
+
+def _given_second(
+    mean: Array, cov: Array, noise: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
+    """y = f₁ + noise of a variance set by f₂: Gaussian given f₂, so a mixture over f₂ alone."""
+    nodes, weights = gauss_hermite(48)
+    v2 = jnp.maximum(cov[1, 1], 1e-30)
+    f2 = mean[1] + jnp.sqrt(v2) * nodes
+    centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
+    rest = jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0)
+    return jnp.asarray(weights), centre, rest + noise(f2)
 
 
 def _spread(y: Float[np.ndarray, " N"]) -> float:

@@ -80,7 +80,7 @@ class Prior(eqx.Module):
 
         def matrices(kernel: Kernel, Z: Float[Array, "M p"]) -> tuple[Array, Array, Array]:
             Kzz = kernel.matrix(Z, Z)
-            scale = jnp.maximum(jnp.mean(jnp.diagonal(Kzz)), 1e-30)  # one, but for a Linear kernel
+            scale = jnp.maximum(jnp.mean(kernel.diag(Z)), 1e-30)  # one, but for a Linear kernel
             Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
             return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 

@@ -1,0 +1,207 @@
+"""From tables to batches: scaling, distinct rows, masks, and mini-batches that are unbiased."""
+
+import itertools
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hetmogp as hm
+from hetmogp.bound import Rules, elbo
+from hetmogp.data import Scaling, blocks, full_batch, padded, row_draws
+from hetmogp.fitting import initial_parameters, svi
+from hetmogp.linalg import session
+from hetmogp.tables import name_outputs, read
+from hetmogp.variational import Factors
+
+nan = np.nan
+
+
+def load(likelihoods, X, Y):
+    return read(name_outputs(likelihoods, Y), X, Y)
+
+
+# -- scaling ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("offset", [0.0, -1.0, 1e3])
+def test_scaling_standardises_and_comes_back(unit, offset):
+    X = (np.random.default_rng(0).normal(size=(50, 3)) + offset) * unit
+    scaling = Scaling.of(X)
+    Z = scaling.apply(X)
+    np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(Z.std(axis=0), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(scaling.undo(Z), X, rtol=1e-12, atol=1e-12 * unit)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e8, 1e-8, -3.7])
+def test_a_constant_column_becomes_exactly_zero(value):
+    X = np.c_[np.full(7, value), np.arange(7.0)]
+    scaling = Scaling.of(X)
+    assert scaling.scale[0] == 1.0
+    np.testing.assert_array_equal(scaling.apply(X)[:, 0], 0.0)
+    np.testing.assert_array_equal(scaling.undo(scaling.apply(X))[:, 0], value)
+
+
+def test_one_row_can_be_scaled():
+    scaling = Scaling.of(np.array([[3.0, -1.0]]))
+    np.testing.assert_array_equal(scaling.apply(np.array([[3.0, -1.0]])), [[0.0, 0.0]])
+
+
+# -- the full batch --------------------------------------------------------------------------------
+
+
+def seen_pairs(batch, scaling):
+    """{(x, y)} of each output, in the user's units."""
+    X = scaling.undo(np.asarray(batch.X))[:, 0]
+    return [
+        sorted(
+            (round(float(X[row]), 6), float(y))
+            for row, y, ok in zip(*map(np.asarray, (of.row, of.y, of.seen)), strict=True)
+            if ok
+        )
+        for of in batch.outputs
+    ]
+
+
+def test_each_distinct_row_is_there_once_and_unobserved_rows_are_not():
+    X = np.array([0.0, 1.0, 1.0, 2.0, 3.0])
+    Y = np.array([[1.0, nan], [2.0, 5.0], [3.0, nan], [nan, 6.0], [nan, nan]])
+    with session():
+        batch, scaling = full_batch(load([hm.Gaussian(), hm.Poisson()], X, Y))
+        rows = np.unique(scaling.undo(np.asarray(batch.X)).round(6))
+        np.testing.assert_array_equal(rows, [0.0, 1.0, 2.0])
+        assert len(np.unique(np.asarray(batch.outputs[0].row))) == 2
+        assert seen_pairs(batch, scaling) == [
+            [(0.0, 1.0), (1.0, 2.0), (1.0, 3.0)],
+            [(1.0, 5.0), (2.0, 6.0)],
+        ]
+
+
+def test_inputs_repeated_per_output_are_projected_once():
+    x, Y = np.linspace(0.0, 1.0, 40), np.ones((40, 3))
+    outputs = [hm.Gaussian()] * 3
+    with session():
+        shared, _ = full_batch(load(outputs, x, Y))
+        repeated, _ = full_batch(load(outputs, [x, x.copy(), x.copy()], Y))
+        assert shared.X.shape == (40, 1)
+        np.testing.assert_array_equal(shared.X, repeated.X)
+        for one, other in zip(shared.outputs, repeated.outputs, strict=True):
+            np.testing.assert_array_equal(one.row, other.row)
+
+
+def test_different_inputs_meet_in_one_batch():
+    X = [np.array([0.0, 1.0, 2.0]), np.array([2.0, 5.0])]
+    with session():
+        batch, scaling = full_batch(load([hm.Gaussian()] * 2, X, [[1.0, 2.0, 3.0], [4.0, 5.0]]))
+        assert seen_pairs(batch, scaling) == [
+            [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)],
+            [(2.0, 4.0), (5.0, 5.0)],
+        ]
+        assert len(np.unique(np.asarray(batch.X))) == 4
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 40, 100, 1000, 12345])
+def test_padding_repeats_the_last_row_and_stays_small(n):
+    values = np.arange(2.0 * n).reshape(n, 2)
+    longer = padded(values)
+    np.testing.assert_array_equal(longer[:n], values)
+    np.testing.assert_array_equal(longer[n:], np.tile(values[-1], (len(longer) - n, 1)))
+    assert n <= len(longer) <= max(8, 1.125 * n + 8)
+
+
+# -- mini-batches ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("N", "size"), [(10, 3), (10, 5), (10, 10), (1, 1), (7, 6)])
+def test_every_row_is_drawn_once_an_epoch(N, size):
+    batches = math.ceil(N / size)
+    drawn = list(itertools.islice(row_draws(N, size, seed=0, block=0), 3 * batches))
+    assert all(len(rows) == size for rows in drawn)
+    for epoch in range(3):
+        rows = np.concatenate(drawn[epoch * batches : (epoch + 1) * batches])
+        assert sorted(rows[rows >= 0]) == list(range(N))
+        assert np.sum(rows < 0) == batches * size - N
+        assert np.all(rows[:N] >= 0), "only the last batch is ragged"
+
+
+def first_epochs(seed, block):
+    return np.concatenate(list(itertools.islice(row_draws(20, 5, seed, block), 8)))
+
+
+def test_draws_follow_from_the_seed_alone():
+    np.testing.assert_array_equal(first_epochs(3, 0), first_epochs(3, 0))
+    assert not np.array_equal(first_epochs(3, 0), first_epochs(4, 0))
+    assert not np.array_equal(first_epochs(3, 0), first_epochs(3, 1))
+    assert not np.array_equal(first_epochs(3, 0)[:20], first_epochs(3, 0)[20:])
+
+
+def test_blocks_group_outputs_that_share_inputs():
+    x, z = np.arange(5.0), np.arange(4.0)
+    Y = [[1.0, nan, 3.0, nan, 5.0], [1.0, 2.0, 3.0, 4.0], [9.0, nan, nan, 8.0, 7.0]]
+    with session():
+        groups, _ = blocks(load([hm.Gaussian()] * 3, [x, z, x.copy()], Y))
+        assert [group.members for group in groups] == [(0, 2), (1,)]
+        assert groups[0].X.shape == (4, 1), "the row observed by neither is left out"
+        seen = np.asarray(groups[0].seen)
+        np.testing.assert_array_equal(seen, [[1, 1], [1, 0], [0, 1], [1, 1]])
+        assert np.isfinite(np.asarray(groups[0].y)).all()
+
+
+def model_for(data, scaling, M=6):
+    """A start and some q(u) that is neither the prior nor the optimum."""
+    rng = np.random.default_rng(1)
+    Z = np.repeat(np.linspace(-1.5, 1.5, M)[None, :, None], 2, axis=0)
+    parameters = initial_parameters(
+        data.names,
+        data.likelihoods,
+        [y[~np.isnan(y)] for y in data.values],
+        [hm.RBF(), hm.Matern32()],
+        [1, 2],
+        Z,
+        data.columns,
+        scaling.scale,
+        prior="lmc",
+        seed=0,
+        restart=0,
+    )
+    root = 0.5 * np.eye(M) + 0.1 * np.tril(rng.normal(size=(3, M, M)))
+    return parameters, Factors(jnp.asarray(rng.normal(size=(3, M))), jnp.asarray(root))
+
+
+def check_unbiased(data, size, steps):
+    groups, scaling = blocks(data)
+    parameters, q = model_for(data, scaling)
+    whole, _ = full_batch(data, scaling)
+    bound = eqx.filter_jit(elbo)
+    expected = float(bound(parameters, q, whole, 1e-6, Rules()))
+    drawn = itertools.islice(svi.draws(groups, size, seed=5), steps)
+    batches = [svi.mini_batch(groups, tuple(map(jnp.asarray, rows))) for rows in drawn]
+    found = [float(bound(parameters, q, batch, 1e-6, Rules())) for batch in batches]
+    assert np.ptp(found) > 1e-3 * abs(expected), "the batches are the same: this proves nothing"
+    np.testing.assert_allclose(np.mean(found), expected, rtol=1e-9)
+
+
+def test_the_mean_over_an_epoch_is_the_full_bound():
+    rng = np.random.default_rng(0)
+    N = 23
+    Y = np.c_[rng.normal(size=N), rng.poisson(3.0, N), rng.normal(size=N)]
+    Y[rng.uniform(size=Y.shape) < 0.4] = nan
+    Y[4] = nan
+    x = rng.uniform(size=N).round(1)  # with duplicates
+    with session():
+        data = load([hm.Gaussian(), hm.Poisson(), hm.HetGaussian()], x, Y)
+        kept = int((~np.isnan(Y)).any(axis=1).sum())
+        assert kept % 5, "the last batch should be ragged"
+        check_unbiased(data, 5, math.ceil(kept / 5))
+
+
+def test_the_mean_is_the_full_bound_with_different_inputs_as_well():
+    rng = np.random.default_rng(0)
+    X = [rng.uniform(size=13), rng.uniform(size=8)]
+    with session():
+        data = load([hm.Gaussian(), hm.Poisson()], X, [rng.normal(size=13), rng.poisson(3.0, 8)])
+        check_unbiased(data, 5, 3 * 2)

@@ -1,0 +1,379 @@
+"""What users may hand over, and what they are told when it is wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hetmogp as hm
+from hetmogp.tables import name_outputs, observe, read, read_inputs
+
+N = 6
+x = np.linspace(0.0, 1.0, N)
+real = np.array([0.5, -1.0, np.nan, 2.0, 0.0, 1.0])
+count = np.array([3.0, 0.0, 1.0, np.nan, 2.0, 5.0])
+PAIR = {"real": hm.Gaussian(), "count": hm.Poisson()}
+
+
+def load(likelihoods, X, Y, columns=None):
+    return read(name_outputs(likelihoods, Y), X, Y, columns)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("Y", "names"),
+    [
+        (np.c_[real, count], ["y0", "y1"]),
+        ([real, count], ["y0", "y1"]),
+        ({"a": real, "b": count}, ["a", "b"]),
+        (pd.DataFrame({"a": real, "b": count}), ["a", "b"]),
+        (pd.DataFrame(np.c_[real, count]), ["0", "1"]),
+    ],
+)
+def test_outputs_of_a_list_take_the_names_of_Y(Y, names):
+    assert load([hm.Gaussian(), hm.Poisson()], x, Y).names == names
+
+
+def test_a_named_series_names_its_output():
+    assert load([hm.Gaussian()], x, pd.Series(real, name="height")).names == ["height"]
+    assert load([hm.Gaussian()], x, pd.Series(real)).names == ["y0"]
+
+
+def test_one_likelihood_needs_no_list():
+    assert list(name_outputs(hm.Gaussian())) == ["y0"]
+
+
+def test_a_dict_of_likelihoods_names_array_columns_in_order():
+    data = load(PAIR, x, np.c_[real, count])
+    assert data.names == ["real", "count"]
+    np.testing.assert_array_equal(data.values[1], count)
+
+
+def test_other_columns_of_a_frame_are_ignored_when_outputs_are_named():
+    frame = pd.DataFrame({"junk": ["text"] * N, "count": count, "real": real})
+    data = load(PAIR, x, frame)
+    assert data.names == ["real", "count"]
+    np.testing.assert_array_equal(data.values[0], real)
+
+
+def test_whole_number_names_find_their_columns():
+    data = load({0: hm.Gaussian()}, x, pd.DataFrame({0: real, 1: count}))
+    np.testing.assert_array_equal(data.values[0], real)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "Y",
+    [
+        np.c_[real, count],
+        [real, count],
+        (real, count),
+        [real.tolist(), count.tolist()],
+        [real[:, None], count[:, None]],
+        {"count": count, "real": real},
+        {"count": pd.Series(count), "real": [0.5, -1.0, None, 2.0, 0.0, 1.0]},
+        pd.DataFrame({"real": real, "count": pd.array([3, 0, 1, None, 2, 5], dtype="Int64")}),
+        pd.DataFrame({"real": real, "count": np.array([3, 0, 1, None, 2, 5], dtype=object)}),
+        pd.DataFrame({"real": real, "count": np.array([3, 0, 1, pd.NA, 2, 5], dtype=object)}),
+        pd.DataFrame({"real": real, "count": pd.Categorical([3, 0, 1, None, 2, 5])}),
+        pd.DataFrame({"real": real.astype(np.float32), "count": count.astype(np.float32)}),
+    ],
+)
+def test_every_form_of_Y_reads_the_same(Y):
+    data = load(PAIR, x, Y)
+    np.testing.assert_array_equal(data.values[0], real)
+    np.testing.assert_array_equal(data.values[1], count)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [True, False, None, True],
+        np.array([1.0, 0.0, np.nan, 1.0]),
+        np.array([True, False, None, True], dtype=object),
+        pd.Series([True, False, None, True], dtype="boolean"),
+        pd.Series([1, 0, pd.NA, 1], dtype="Int64"),
+        pd.Series([True, False, pd.NA, True], dtype=object),
+        pd.Series(pd.Categorical([True, False, None, True])),
+    ],
+)
+def test_every_form_of_yes_and_no_reads_the_same(y):
+    np.testing.assert_array_equal(observe("b", hm.Bernoulli(), y)[1], [1.0, 0.0, np.nan, 1.0])
+
+
+@pytest.mark.parametrize("Y", [real, real[:, None], real.tolist(), pd.Series(real), [real]])
+def test_one_dimension_serves_one_output(Y):
+    np.testing.assert_array_equal(load([hm.Gaussian()], x, Y).values[0], real)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["b", "a", None, "c"], ("a", "b", "c")),
+        (["b", "a", np.nan, "c"], ("a", "b", "c")),
+        (np.array(["b", "a", "a", "c"]), ("a", "b", "c")),
+        (np.array([2, 1, 1, 7]), (1, 2, 7)),
+        (np.array([2.0, 1.0, np.nan, 7.0]), (1.0, 2.0, 7.0)),
+        ([True, False, None, True], (False, True)),
+        (pd.Series([2, 1, pd.NA, 7], dtype="Int64"), (1, 2, 7)),
+        (pd.Series(["b", "a", pd.NA, "c"], dtype="string"), ("a", "b", "c")),
+        (pd.Series(pd.to_datetime(["2021", "2020", None, "2022"])), None),
+        ([1, "a", None, "b"], (1, "a", "b")),
+    ],
+)
+def test_categorical_labels_are_kept_by_name(labels, classes):
+    likelihood, codes = observe("c", hm.Categorical(), labels)
+    if classes is not None:
+        assert likelihood.classes == classes
+    seen = ~np.isnan(codes)
+    back = likelihood.decode(codes[seen])
+    expected = [label for label, ok in zip(labels, seen, strict=True) if ok]
+    assert list(back) == expected, "labels changed on the way"
+
+
+def test_a_pandas_categorical_fixes_classes_and_their_order():
+    y = pd.Series(pd.Categorical(["low", "high", None], categories=["low", "mid", "high"]))
+    likelihood, codes = observe("c", hm.Categorical(), y)
+    assert likelihood.classes == ("low", "mid", "high")
+    np.testing.assert_array_equal(codes, [0.0, 2.0, np.nan])
+
+
+def test_given_classes_fix_the_reference_class():
+    likelihood, codes = observe("c", hm.Categorical(classes=["z", "a"]), ["a", "z", "a"])
+    assert likelihood.classes == ("z", "a")
+    np.testing.assert_array_equal(codes, [1.0, 0.0, 1.0])
+
+
+# -- inputs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "X", [x, x[:, None], x.tolist(), x[:, None].tolist(), pd.Series(x), pd.DataFrame({"t": x})]
+)
+def test_every_form_of_one_input_reads_the_same(X):
+    np.testing.assert_array_equal(read_inputs(X)[0], x[:, None])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.array([0, 1, 2], dtype="Int64"),
+        pd.array([False, True, True], dtype="boolean").astype("Int64"),
+        np.array([0, 1, 2], dtype=object),
+        np.array([False, True, True]),
+    ],
+)
+def test_nullable_and_object_inputs_become_numbers(column):
+    table, _ = read_inputs(pd.DataFrame({"t": column}))
+    np.testing.assert_array_equal(table[:, 0], np.asarray(column, float))
+
+
+def test_input_names_come_from_the_frame():
+    assert read_inputs(pd.DataFrame({"lat": x, 7: x}))[1] == ["lat", "7"]
+    assert read_inputs(pd.Series(x, name="t"))[1] == ["t"]
+    assert read_inputs(np.c_[x, x])[1] == ["x0", "x1"]
+
+
+def test_a_frame_is_put_in_the_order_of_the_fit():
+    table, _ = read_inputs(pd.DataFrame({"b": x + 1, "a": x, "more": x}), columns=["a", "b"])
+    np.testing.assert_array_equal(table, np.c_[x, x + 1])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, dict])
+def test_one_table_per_output_may_differ_in_length(kind):
+    tables = [x[:, None], x[:4, None]]
+    X = dict(zip(PAIR, tables, strict=True)) if kind is dict else kind(tables)
+    data = load(PAIR, X, {"real": real, "count": count[2:]})
+    assert [len(table) for table in data.inputs] == [6, 4]
+    assert [len(y) for y in data.values] == [6, 4]
+
+
+def test_one_table_per_output_may_be_one_dimensional():
+    data = load(PAIR, [x, x[:4]], [real, count[2:]])
+    assert [table.shape for table in data.inputs] == [(6, 1), (4, 1)]
+    data = load(PAIR, {"real": x.tolist(), "count": x[:4].tolist()}, [real, count[2:]])
+    assert [table.shape for table in data.inputs] == [(6, 1), (4, 1)]
+
+
+def test_shared_inputs_are_one_array():
+    data = load(PAIR, x, np.c_[real, count])
+    assert data.inputs[0] is data.inputs[1]
+
+
+# -- complaints ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "words"),
+    [
+        (hm.Poisson(), [1.0, 2.0, -3.0], ["'age'", "row 2", "-3", "Poisson", "whole number >= 0"]),
+        (hm.Poisson(), [1.0, 2.5, 3.0], ["'age'", "row 1", "2.5", "Poisson"]),
+        (hm.Bernoulli(), [1.0, 1.5, 0.0], ["'age'", "row 1", "1.5", "0 or 1"]),
+        (hm.Gamma(), [0.0, 1.0, 2.0], ["'age'", "row 0", "0 is not", "> 0"]),
+        (hm.Exponential(), [0.0, 1.0, -2.0], ["'age'", "row 2", "-2", ">= 0"]),
+        (hm.Beta(), [0.5, 0.1, 1.0], ["'age'", "row 2", "1 is not", "between 0 and 1"]),
+        (hm.Beta(), [0.0, 0.1, 0.5], ["'age'", "row 0", "between 0 and 1"]),
+        (hm.Gaussian(), [0.5, np.inf, 1.0], ["'age'", "row 1", "inf", "finite"]),
+        (hm.Gaussian(), ["1", "2", "x"], ["'age'", "row 0", "'1'"]),
+        (hm.Gaussian(), pd.Series([1.0, "two", 3.0], dtype=object), ["'age'", "row 1", "'two'"]),
+        (hm.Bernoulli(), pd.Series(["yes", "no", "no"]), ["'age'", "row 0", "'yes'", "0 or 1"]),
+        (hm.Gaussian(), pd.to_datetime(["2020", "2021", "2022"]), ["'age'", "row 0", "2020"]),
+        (hm.Gaussian(), [1.0, {}, 2.0], ["'age'", "row 1", "{}"]),
+        (hm.Categorical(), ["a", "a", None], ["'age'", "'a'", "classes="]),
+        (hm.Categorical(classes=["a", "b"]), ["a", "b", "z"], ["'age'", "row 2", "'z'", "'b'"]),
+        (hm.Gaussian(), np.ones((3, 2)), ["'age'", "(3, 2)"]),
+    ],
+)
+def test_a_bad_value_is_named_with_output_and_row(likelihood, y, words):
+    with pytest.raises(ValueError, match=r"output 'age'") as caught:
+        observe("age", likelihood, y)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_further_bad_values_are_counted():
+    with pytest.raises(ValueError, match=r"row 0: -1 .*\(and 2 more rows\)"):
+        observe("n", hm.Poisson(), [-1.0, -2.0, 3.0, -4.0])
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (np.array([0.0, np.nan, 1.0]), ["X, row 1", "'x0'", "nan"]),
+        (np.array([[0.0, 1.0], [1.0, -np.inf]]), ["X, row 1", "'x1'", "inf"]),
+        (pd.DataFrame({"lat": [0.0, None]}), ["X, row 1", "'lat'", "nan"]),
+        (pd.DataFrame({"lat": pd.array([0, None], dtype="Int64")}), ["X, row 1", "'lat'"]),
+        (pd.DataFrame({"lat": np.array([0.0, None], dtype=object)}), ["X, row 1", "'lat'"]),
+        (pd.DataFrame({"lat": ["north", "south"]}), ["'lat'", "'north'", "numbers"]),
+        (pd.DataFrame({"lat": pd.to_datetime(["2020", "2021"])}), ["'lat'", "numbers"]),
+        (np.ones((2, 1, 1)), ["(2, 1, 1)", "(N, p)"]),
+        (np.ones((2, 0)), ["no columns"]),
+        (["a", "b"], ["numbers"]),
+        ([[1.0, 2.0], [3.0]], ["numbers"]),
+        (None, ["(N, p)"]),
+    ],
+)
+def test_bad_inputs_are_named_with_row_and_column(X, words):
+    with pytest.raises(ValueError, match="X") as caught:
+        read_inputs(X)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_dates_are_refused_as_inputs_in_an_array_as_in_a_frame():
+    with pytest.raises(ValueError, match="numbers"):
+        read_inputs(pd.date_range("2020", periods=3).to_numpy())
+
+
+def test_inputs_with_the_same_name_twice_are_refused():
+    """By name, a later frame could not be put in order."""
+    with pytest.raises(ValueError, match="lat"):
+        read_inputs(pd.DataFrame(np.c_[x, x + 1], columns=["lat", "lat"]))
+
+
+def test_bad_inputs_of_one_output_name_it():
+    with pytest.raises(ValueError, match=r"inputs of 'count', row 0, column 'x0': nan"):
+        load(PAIR, [x, np.array([np.nan])], [real, [1.0]])
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "words"),
+    [
+        (x[:5], np.c_[real, count], ["'real'", "6 values", "5 rows"]),
+        ([x, x], [real, count[:3]], ["'count'", "3 values", "6 rows"]),
+        ([x], [real, count], ["list of 1", "2 outputs", "real, count"]),
+        ({"real": x}, [real, count], ["none for 'count'"]),
+        ([x, np.c_[x, x]], [real, count], ["'count'", "'x1'", "same inputs"]),
+        (x, [real], ["list of 1", "2 outputs"]),
+        (x, [real, count, count], ["list of 3", "2 outputs"]),
+        (x, [[1.0, 2.0]] * N, ["list of 6", "one sequence per output"]),
+        (x, real.tolist(), ["list of 6", "2 outputs"]),
+        (x, real, ["(6, 1)", "(N, 2)"]),
+        (x, np.ones((N, 3)), ["(6, 3)", "(N, 2)"]),
+        (x, 3.0, ["()", "(N, 2)"]),
+        (x, pd.DataFrame({"real": real}), ["no column 'count'", "it has real"]),
+        (x, {"real": real, "counts": count}, ["no column 'count'", "real, counts"]),
+        (x, np.c_[real, np.full(N, np.nan)], ["'count'", "no observed value"]),
+        (
+            pd.DataFrame({"t": x}),
+            pd.DataFrame({"real": real, "count": count}, index=range(1, N + 1)),
+            ["'real'", "index", "reset_index"],
+        ),
+    ],
+)
+def test_tables_that_do_not_match_are_refused(X, Y, words):
+    with pytest.raises(ValueError, match=".") as caught:
+        load(PAIR, X, Y)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_frame_with_too_many_columns_for_a_list_of_likelihoods_is_refused():
+    with pytest.raises(ValueError, match=r"3 columns \(a, b, c\) for 2 likelihoods"):
+        name_outputs([hm.Gaussian(), hm.Poisson()], pd.DataFrame(np.ones((2, 3)), columns=[*"abc"]))
+
+
+def test_a_column_name_used_twice_is_named():
+    frame = pd.DataFrame(np.ones((N, 2)), columns=["a", "a"])
+    with pytest.raises(ValueError, match=r"twice|duplicate|more than one"):
+        load([hm.Gaussian(), hm.Gaussian()], x, frame)
+
+
+def test_unequal_indexes_matter_per_output_too():
+    shifted = pd.Series(real, index=range(1, N + 1))
+    with pytest.raises(ValueError, match="'real'.*index"):
+        load(PAIR, [pd.DataFrame({"t": x}), x], [shifted, count])
+
+
+def test_columns_of_an_earlier_fit_are_demanded():
+    with pytest.raises(ValueError, match="no column 'lat'"):
+        read_inputs(pd.DataFrame({"lon": x}), columns=["lat"])
+    with pytest.raises(ValueError, match=r"2 columns, but the model was fitted on 1: \['lat'\]"):
+        read_inputs(np.c_[x, x], columns=["lat"])
+
+
+@pytest.mark.parametrize(
+    ("likelihoods", "error", "words"),
+    [
+        ([hm.Gaussian], TypeError, ["'y0'", "Gaussian()", "parentheses"]),
+        ({"a": hm.Poisson}, TypeError, ["'a'", "Poisson()", "parentheses"]),
+        (["gaussian"], TypeError, ["'y0'", "'gaussian'", "not a likelihood"]),
+        ("gaussian", TypeError, ["list such as", "'gaussian'"]),
+        (None, TypeError, ["list such as", "None"]),
+        ([], ValueError, ["at least one output"]),
+        ({}, ValueError, ["at least one output"]),
+        ({"global": hm.Gaussian()}, ValueError, ["'global'", "nlpd"]),
+    ],
+)
+def test_bad_likelihoods_are_refused(likelihoods, error, words):
+    with pytest.raises(error) as caught:
+        name_outputs(likelihoods)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_the_reserved_name_is_refused_from_Y_as_well():
+    with pytest.raises(ValueError, match="'global'"):
+        name_outputs([hm.Gaussian()], pd.DataFrame({"global": real}))
+
+
+@pytest.mark.parametrize(
+    ("likelihoods", "X", "Y"),
+    [
+        ([hm.Poisson()], x, -np.ones(N)),
+        ([hm.Gaussian()], np.full(N, np.inf), real),
+        ([hm.Gaussian()], x[:3], real),
+        ([hm.Gaussian()], x, np.full(N, np.nan)),
+        ([hm.Categorical()], x, ["a"] * N),
+    ],
+)
+def test_fit_complains_before_any_computation(monkeypatch, likelihoods, X, Y):
+    def never(*_):
+        raise AssertionError("computed before checking")
+
+    monkeypatch.setattr(hm.HetMOGP, "_learn", never)
+    with pytest.raises(ValueError, match="row|rows|observed|classes"):
+        hm.HetMOGP(likelihoods).fit(X, Y)

@@ -13,7 +13,7 @@ from hetmogp.bound import Parameters, Rules, at_observations, elbo
 from hetmogp.data import Scaling, full_batch
 from hetmogp.fitting import vem
 from hetmogp.linalg import session
-from hetmogp.priors import LMC, Independent
+from hetmogp.priors import LMC
 from hetmogp.tables import read
 from hetmogp.variational import Factors, marginals
 
@@ -49,14 +49,14 @@ def problem(ranks, shared, prior="lmc", seed=0):
     numbers = {
         "kernels": tuple(hm.RBF(np.array([ell])) for ell in lengthscales),
         "inducing_inputs": Z[None, :, None],
-        "weights": rng.standard_normal((J, R) if prior == "lmc" else J),
+        "weights": rng.standard_normal((J, R)),
+        "mask": np.ones((J, R)) if prior == "lmc" else np.eye(J),
         "constants": rng.standard_normal(J),
         "centre": rng.standard_normal(J),
         "spread": np.array([1.0, 2.0]),
     }
-    kind = LMC if prior == "lmc" else Independent
     parameters = Parameters(
-        kind(**jax.tree.map(jnp.asarray, numbers), ranks=tuple(ranks)), tuple(data.likelihoods)
+        LMC(**jax.tree.map(jnp.asarray, numbers), ranks=tuple(ranks)), tuple(data.likelihoods)
     )
     return data, batch, parameters, lengthscales, scales, Z
 
@@ -171,12 +171,13 @@ def test_one_output_gives_the_chained_gp_bound():
     numbers = {
         "kernels": (hm.RBF(np.array([0.5])), hm.RBF(np.array([0.9]))),
         "inducing_inputs": Z[None, :, None],
-        "weights": np.array([1.3, 0.6]),
+        "weights": np.array([[1.3, 5.0], [5.0, 0.6]]),
+        "mask": np.eye(2),
         "constants": np.array([0.2, -0.4]),
         "centre": np.zeros(2),
         "spread": np.ones(2),
     }
-    prior = Independent(**jax.tree.map(jnp.asarray, numbers), ranks=(1, 1))
+    prior = LMC(**jax.tree.map(jnp.asarray, numbers), ranks=(1, 1))
     m = rng.standard_normal((2, 6))
     root = np.tril(0.3 * rng.standard_normal((2, 6, 6))) + 0.5 * np.eye(6)
     value = elbo(
@@ -188,7 +189,7 @@ def test_one_output_gives_the_chained_gp_bound():
     )
     f_mean, f_var, kl = [], [], 0.0
     for j, ell in enumerate((0.5, 0.9)):
-        a, b = numbers["weights"][j], numbers["constants"][j]
+        a, b = numbers["weights"][j, j], numbers["constants"][j]
         Kzz = a**2 * (rbf(Z, Z, ell) + JITTER * np.eye(6))
         Kzx = a**2 * rbf(Z, x, ell)
         L = np.linalg.cholesky(Kzz)

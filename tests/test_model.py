@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from threadpoolctl import threadpool_info
 
 import hetmogp as hm
@@ -23,7 +23,7 @@ height = f + 0.2 * rng.standard_normal(N)
 high = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(float)
 high[12:18] = nan
 Y = {"height": height, "high": high}
-new = np.linspace(-0.1, 1.1, 7)
+new = np.linspace(-0.1, 1.1, N)  # as many as there are data: compiled once
 
 # One structure for most tests: what costs time is compiling, and that is per structure.
 PAIR = {"height": hm.Gaussian(), "high": hm.Bernoulli()}
@@ -112,7 +112,7 @@ def mixed():
 
 @pytest.fixture(scope="module")
 def forecast(mixed):
-    return mixed.predict(pd.DataFrame({"x0": new}, index=list("abcdefg")))
+    return mixed.predict(pd.DataFrame({"x0": new}, index=np.arange(N) + 100))
 
 
 def test_every_parameter_function_is_named(mixed):
@@ -139,9 +139,9 @@ def test_learned_attributes_have_the_promised_shapes(mixed):
 def test_functions_at_inputs_have_the_promised_shapes(mixed):
     J = len(FUNCTIONS)
     mean, cov = mixed.parameter_functions(new)
-    assert (mean.shape, cov.shape) == ((7, J), (7, J, J))
+    assert (mean.shape, cov.shape) == ((N, J), (N, J, J))
     u, v = mixed.latent_functions(new)
-    assert u.shape == v.shape == (7, 2)
+    assert u.shape == v.shape == (N, 2)
     np.testing.assert_allclose(mean, mixed.constants_ + u @ mixed.weights_.T, rtol=1e-9)
     assert np.all(v > 0)
 
@@ -150,19 +150,19 @@ def test_functions_at_inputs_have_the_promised_shapes(mixed):
 def test_every_ordered_output_is_predicted_whole(forecast, name):
     output = forecast[name]
     mean, variance, std = output.mean, output.variance, output.std
-    assert mean.shape == variance.shape == std.shape == (7,)
+    assert mean.shape == variance.shape == std.shape == (N,)
     assert np.isfinite(mean).all()
     assert np.all(variance > 0)
     median = output.quantile(0.5)
     levels = output.quantile([0.05, 0.5, 0.95])
-    assert levels.shape == (3, 7)
+    assert levels.shape == (3, N)
     np.testing.assert_array_equal(levels[1], median)
     lower, upper = output.interval(0.9)
     np.testing.assert_allclose([lower, upper], levels[[0, 2]])
     assert np.all(lower <= median)
     assert np.all(median <= upper)
     draws = output.sample(5, seed=3)
-    assert draws.shape == (5, 7)
+    assert draws.shape == (5, N)
     np.testing.assert_array_equal(draws, output.sample(5, seed=3))
     assert np.isfinite(output.log_prob(draws[0])).all()
 
@@ -170,39 +170,39 @@ def test_every_ordered_output_is_predicted_whole(forecast, name):
 def test_a_categorical_output_keeps_its_labels(forecast):
     kind = forecast["kind"]
     assert kind.likelihood.classes == ("blue", "green", "red")
-    assert kind.probabilities.shape == (7, 3)
+    assert kind.probabilities.shape == (N, 3)
     np.testing.assert_allclose(kind.probabilities.sum(axis=1), 1.0)
-    draws = kind.sample(4)
+    draws = kind.sample(5)
     assert set(draws.ravel()) <= {"blue", "green", "red"}
     np.testing.assert_allclose(
-        kind.log_prob(["green"] * 7), np.log(kind.probabilities[:, 1]), rtol=1e-6
+        kind.log_prob(["green"] * N), np.log(kind.probabilities[:, 1]), rtol=1e-6
     )
-    with pytest.raises(AttributeError, match="'kind'.*probabilities"):
+    with pytest.raises(AttributeError, match=r"'kind'.*probabilities"):
         _ = kind.mean
 
 
 def test_a_yes_no_output_has_two_probabilities(forecast):
     yes = forecast["yes"]
     np.testing.assert_allclose(yes.probabilities, np.c_[1 - yes.mean, yes.mean])
-    with pytest.raises(AttributeError, match="'count'.*no classes"):
+    with pytest.raises(AttributeError, match=r"'count'.*no classes"):
         _ = forecast["count"].probabilities
 
 
 def test_missing_values_have_no_density(forecast):
-    found = forecast["real"].log_prob([0.0, nan, 0.0, None, 0.0, 0.0, 0.0])
-    np.testing.assert_array_equal(np.isnan(found), [0, 1, 0, 1, 0, 0, 0])
+    found = forecast["real"].log_prob([nan, None, *np.zeros(N - 2)])
+    np.testing.assert_array_equal(np.isnan(found), np.arange(N) < 2)
 
 
 def test_joint_samples_are_those_of_each_output(forecast):
-    draws = forecast.sample(3, seed=2)
+    draws = forecast.sample(5, seed=3)
     assert list(draws) == list(ALL)
-    assert all(draw.shape == (3, 7) for draw in draws.values())
-    np.testing.assert_array_equal(draws["count"], forecast["count"].sample(3, seed=2))
+    assert all(draw.shape == (5, N) for draw in draws.values())
+    np.testing.assert_array_equal(draws["count"], forecast["count"].sample(5, seed=3))
 
 
 def test_to_frame_keeps_the_index_and_names_every_column(forecast):
     frame = forecast.to_frame(interval=0.8)
-    assert list(frame.index) == list("abcdefg")
+    assert list(frame.index) == list(np.arange(N) + 100)
     expected = []
     for name in ALL:
         ordered = [f"{name}_{what}" for what in ("mean", "std", "lower", "upper")]
@@ -269,11 +269,12 @@ def test_a_pickled_model_predicts_the_same(pair):
 def test_cross_validation_takes_an_array_with_nan_and_a_frame():
     model = hm.HetMOGP([hm.Gaussian(), hm.Bernoulli()], **QUICK, max_iter=2)
     table = np.c_[height, high]
-    scores = cross_val_score(model, x[:, None], table, cv=2)
+    folds = KFold(2, shuffle=True, random_state=0)
+    scores = cross_val_score(model, x[:, None], table, cv=folds)
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
     frame = pd.DataFrame(table, columns=["y0", "y1"])
-    framed = cross_val_score(model, pd.DataFrame({"t": x}), frame, cv=2)
+    framed = cross_val_score(model, pd.DataFrame({"t": x}), frame, cv=folds)
     np.testing.assert_allclose(framed, scores, rtol=1e-9)
 
 
@@ -369,14 +370,14 @@ def test_units_of_a_real_output_only_scale_its_prediction(pair, unit):
 
 def test_inducing_inputs_given_and_held_stay_where_they_are():
     Z = np.linspace(0.0, 1.0, 5)[:, None]
-    model = fitted(inducing=Z, learn_inducing=False, max_iter=2)
-    for mine in model.inducing_inputs_:
-        np.testing.assert_allclose(mine, Z, atol=1e-12)
+    model = alone(inducing=Z, learn_inducing=False, max_iter=2)
+    assert model.elbo_ > model.history_[0]
+    np.testing.assert_allclose(model.inducing_inputs_[0], Z, atol=1e-12)
 
 
 def test_inducing_inputs_given_per_latent_are_kept_apart():
     tables = [np.linspace(0.0, 0.5, 4)[:, None], np.linspace(0.5, 1.0, 4)[:, None]]
-    model = fitted(inducing=tables, max_iter=0)
+    model = alone(latents=2, inducing=tables, max_iter=0)
     np.testing.assert_allclose(model.inducing_inputs_, tables, atol=1e-12)
 
 
@@ -388,18 +389,19 @@ def test_learned_inducing_inputs_move(single):
 def test_more_inducing_inputs_than_distinct_rows_are_reduced_with_a_warning():
     X = np.repeat([0.0, 0.5, 1.0], [20, 10, 10])
     with pytest.warns(UserWarning, match="inducing=6 is more than the 3 distinct"):
-        model = alone(X, max_iter=2)
+        model = alone(X, max_iter=0)
     assert model.inducing_inputs_[0].shape == (3, 1)
     assert np.isfinite(model.predict(new)["height"].mean).all()
 
 
 def test_latents_may_differ_in_kernel_and_rank():
-    model = fitted(kernel=[hm.RBF(), hm.Matern32() + hm.Linear()], rank=[1, 2], max_iter=2)
+    kernels = [hm.RBF(), hm.Matern32() + hm.Linear()]
+    model = alone(latents=2, kernel=kernels, rank=[1, 2], max_iter=2)
     assert type(model.kernels_[0]).__name__ == "RBF"
     assert type(model.kernels_[1]).__name__ == "Sum"
-    assert model.weights_.shape == (2, 3)
-    assert model.latent_functions(new)[0].shape == (7, 3)
-    assert model.coregionalisation_.shape == (2, 2, 2)
+    assert model.weights_.shape == (1, 3)
+    assert model.latent_functions(new)[0].shape == (N, 3)
+    assert model.coregionalisation_.shape == (2, 1, 1)
     W = model.weights_[:, 1:]
     np.testing.assert_allclose(model.coregionalisation_[1], W @ W.T)
     assert model.history_[-1] > model.history_[0]
@@ -426,7 +428,7 @@ def test_single_precision_agrees_with_double(single):
 
 
 def test_independent_shares_nothing():
-    model = hm.independent(PAIR, **QUICK, max_iter=2).fit(x, Y)
+    model = hm.independent(PAIR, **QUICK, max_iter=0).fit(x, Y)
     assert model.prior == "independent"
     np.testing.assert_array_equal(model.weights_ - np.diag(np.diag(model.weights_)), 0.0)
     _, cov = model.parameter_functions(new)
@@ -465,8 +467,9 @@ def test_bad_options_are_named(option, value):
     [("kernel", hm.RBF), ("kernel", "rbf"), ("rank", 1.5), ("tol", "small"), ("seed", None)],
 )
 def test_options_of_the_wrong_kind_are_named(option, value):
-    with pytest.raises((TypeError, ValueError), match=rf"{option}(?!.*'r')"):
+    with pytest.raises((TypeError, ValueError), match=option) as caught:
         fitted(**{option: value})
+    assert "'r'" not in str(caught.value), "a string was taken for a list"
 
 
 # -- mini-batches ----------------------------------------------------------------------------------
@@ -496,8 +499,8 @@ def test_svi_repeats_itself_to_the_last_bit(stochastic):
     "options", [{"optimizer": "adadelta"}, {"natural_gradients": False}], ids=["adadelta", "plain"]
 )
 def test_the_papers_way_runs_and_improves(options):
-    model = fitted(**{**SVI, "max_iter": 200}, **options)
-    assert model.n_iter_ == 200
+    model = fitted(**SVI, **options)
+    assert len(model.history_) > 1
     assert model.history_[-1] > model.history_[0]
 
 
@@ -547,7 +550,7 @@ def test_an_interrupted_fit_is_usable(monkeypatch):
 def test_an_interrupted_fit_warns_once(monkeypatch):
     """Whoever pressed Ctrl-C need not be told to raise max_iter."""
     monkeypatch.setattr(vem, "step", interrupt_second(vem.step))
-    with pytest.warns(RuntimeWarning) as caught:  # noqa: PT030
+    with pytest.warns(RuntimeWarning) as caught:
         fitted()
     assert len(caught) == 1
 
@@ -593,7 +596,7 @@ def usable(model, X, values):
 
 def test_duplicate_inputs_are_fine():
     X = np.repeat(np.linspace(0.0, 1.0, 8), 5)
-    model = usable(fitted(X=X), X, Y)
+    model = usable(alone(X), X, {"height": height})
     groups = height.reshape(8, 5).mean(axis=1)
     assert np.corrcoef(model.predict(X[::5])["height"].mean, groups)[0, 1] > 0.8
 
@@ -617,8 +620,6 @@ def test_only_one_distinct_input_is_fine():
 
 
 def test_outputs_of_one_row_are_fine():
-    short = {"height": height, "high": np.where(np.arange(N) == 20, 1.0, nan)}
-    usable(fitted(values=short), x, short)
     short = {"height": np.where(np.arange(N) == 20, height, nan), "high": high}
     usable(fitted(values=short), x, short)
 
@@ -699,4 +700,4 @@ def test_nothing_to_predict_gives_nothing(pair):
 
 
 def test_density_where_everything_is_missing_is_missing(pair):
-    assert np.isnan(pair.predict(new)["height"].log_prob([nan] * 7)).all()
+    assert np.isnan(pair.predict(new)["height"].log_prob([nan] * N)).all()

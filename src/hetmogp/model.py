@@ -73,6 +73,8 @@ class HetMOGP(BaseEstimator):
         optimizer: "adam" or "adadelta", for mini-batches.
         natural_gradients: False learns q(u) by the same optimiser as the rest, as the paper did.
         learn_inducing: whether inducing inputs move.
+        prune: with "vem", drop mixing weights that gain the bound less than one nat each, so that
+            outputs share only what the data asks for.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
             hyperparameters where they start and only finds q(u).
         tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 1e-3) that
@@ -128,6 +130,7 @@ class HetMOGP(BaseEstimator):
         optimizer: Literal["adam", "adadelta"] = "adam",
         natural_gradients: bool = True,
         learn_inducing: bool = True,
+        prune: bool = True,
         max_iter: int | None = None,
         tol: float | None = None,
         restarts: int | None = None,
@@ -148,6 +151,7 @@ class HetMOGP(BaseEstimator):
         self.optimizer = optimizer
         self.natural_gradients = natural_gradients
         self.learn_inducing = learn_inducing
+        self.prune = prune
         self.max_iter = max_iter
         self.tol = tol
         self.restarts = restarts
@@ -229,7 +233,8 @@ class HetMOGP(BaseEstimator):
         }
         try:
             if method == "vem":
-                return run_vem(starts, batch, rules, **common), scaling
+                prune = self.prune and self.prior == "lmc" and self.natural_gradients
+                return run_vem(starts, batch, rules, prune=prune, **common), scaling
             fits = [
                 run_svi(
                     start,

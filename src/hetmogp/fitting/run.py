@@ -16,6 +16,7 @@ from ..data import Batch, Block
 from ..variational import Factors
 from . import direct, svi, vem
 from .progress import Progress
+from .prune import without_idle_weights
 
 __all__ = ["Fit", "run_svi", "run_vem"]
 
@@ -72,6 +73,7 @@ def run_vem(
     *,
     natural_gradients: bool,
     learn_inducing: bool,
+    prune: bool,
     max_iter: int,
     tolerance: float,
     jitter: float,
@@ -85,6 +87,7 @@ def run_vem(
         rules: how the bound is evaluated.
         natural_gradients: False learns q(u) by L-BFGS with the rest, as the paper does.
         learn_inducing: whether inducing inputs move.
+        prune: whether to drop mixing weights that gain less than a nat, and go on without them.
         max_iter: the most rounds; 0 fits q(u) alone.
         tolerance: nats; converged when a round gains less.
         jitter: where to begin.
@@ -134,7 +137,12 @@ def run_vem(
         assert best is not None
         fit, state = best
         if not fit.converged:
-            advance(fit, state, max_iter - fit.iterations, "")
+            state = advance(fit, state, max_iter - fit.iterations, "")
+        if prune and fit.converged:
+            pruned = without_idle_weights(state, batch, fit.jitter, rules, 0.1 * tolerance)
+            if pruned is not state:
+                fit.converged, fit.bound = False, pruned.bound
+                advance(fit, pruned, max(1, max_iter - fit.iterations), "pruned · ")
         return fit
     except KeyboardInterrupt:
         if best is None:

@@ -1,8 +1,9 @@
 """Where learning starts: from the data, and the same for the same data however it is arranged.
 
 Constants come from each output's marginal fit, inducing inputs from k-means, lengthscales from the
-spread of the inputs (spread over the latents), mixing weights from a generator keyed by the names
-of output and parameter, so that the order of the outputs does not matter.
+spread of the inputs (spread over the latents). Each parameter function begins with a latent of its
+own and a little of the others, by a generator keyed by the names of output and parameter, so that
+the order of the outputs does not matter.
 """
 
 import warnings
@@ -19,7 +20,7 @@ from sklearn.cluster import KMeans
 from ..bound import Parameters
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..priors import LMC, Independent
+from ..priors import LMC
 
 __all__ = ["choose_inducing", "initial_parameters"]
 
@@ -82,25 +83,25 @@ def initial_parameters(
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
     spread = np.sqrt(p) * lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
     keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
-    kind = Independent if prior == "independent" else LMC
-    R = sum(ranks)
-    weights = np.stack([_normal(seed, restart, key, R) for key in keys]) / np.sqrt(R)
-    if kind is Independent:
-        weights = np.ones(len(keys))
+    J, R = len(keys), sum(ranks)
+    own = np.arange(R) == np.arange(J)[:, None] % R  # each function begins with a latent of its own
+    mixing = np.stack([_normal(seed, restart, key, R) for key in keys])
+    alone = prior == "independent"
     numbers = {
         "kernels": tuple(
             kernel.start(np.full(p, ell), columns, scale)
             for kernel, ell in zip(kernels, spread, strict=True)
         ),
         "inducing_inputs": inducing_inputs,
-        "weights": weights,
-        "constants": np.zeros(len(keys)),
+        "weights": own + (0.0 if alone else 0.3) * mixing,
+        "mask": own if alone else np.ones((J, R)),
+        "constants": np.zeros(J),
         "centre": np.concatenate([start.constant for start in starts]),
         "spread": np.concatenate([start.spread for start in starts]),
     }
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
     return Parameters(
-        kind(**arrays, ranks=tuple(ranks)),
+        LMC(**arrays, ranks=tuple(ranks)),
         tuple(
             eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
             if start.free

@@ -36,7 +36,7 @@ class Prior(eqx.Module):
     Attributes:
         kernels: k_q, one per latent.
         inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
-        weights: the learned part of W; its shape is the subclass's affair.
+        weights: the learned part of W, in units of `spread`; a subclass says how it enters.
         constants: the learned part of b, in units of `spread`.
         centre: where b starts.
         spread: the unit of each parameter function.
@@ -45,7 +45,7 @@ class Prior(eqx.Module):
 
     kernels: tuple[Kernel, ...]
     inducing_inputs: Float[Array, "Q M p"]
-    weights: Float[Array, "..."]
+    weights: Float[Array, "J R"]
     constants: Float[Array, " J"]
     centre: Float[Array, " J"]
     spread: Float[Array, " J"]

@@ -1,4 +1,4 @@
-"""The linear model of coregionalisation: every parameter function may use every latent."""
+"""The linear model of coregionalisation."""
 
 from jaxtyping import Array, Float
 
@@ -8,9 +8,16 @@ __all__ = ["LMC"]
 
 
 class LMC(Prior):
-    """f_j(x) = b_j + Σ_q Σ_i a_{jq}^i u_q^i(x), with `weights` the (J, ΣR_q) matrix of the a's."""
+    """f_j(x) = b_j + Σ_q Σ_i a_{jq}^i u_q^i(x), with `weights` the (J, ΣR_q) matrix of the a's.
+
+    Attributes:
+        mask: one where a weight may be learned, zero where it is absent. All ones is the full
+            model; the identity is one process per parameter function (chained GPs).
+    """
+
+    mask: Float[Array, "J R"]
 
     @property
     def W(self) -> Float[Array, "J R"]:  # noqa: N802
         """See `Prior.W`."""
-        return self.spread[:, None] * self.weights
+        return self.spread[:, None] * self.mask * self.weights

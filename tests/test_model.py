@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import KFold, cross_val_score
+from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 
 import hetmogp as hm
@@ -21,9 +21,10 @@ x = np.sort(rng.uniform(0.0, 1.0, N))
 f = np.sin(6.0 * x)
 height = f + 0.2 * rng.standard_normal(N)
 high = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(float)
-high[12:18] = nan
+high[12:16] = nan
 Y = {"height": height, "high": high}
-new = np.linspace(-0.1, 1.1, N)  # as many as there are data: compiled once
+n = 8  # predictions compile once per length, so all of them have this one
+new = np.linspace(-0.1, 1.1, n)
 
 # One structure for most tests: what costs time is compiling, and that is per structure.
 PAIR = {"height": hm.Gaussian(), "high": hm.Bernoulli()}
@@ -112,7 +113,7 @@ def mixed():
 
 @pytest.fixture(scope="module")
 def forecast(mixed):
-    return mixed.predict(pd.DataFrame({"x0": new}, index=np.arange(N) + 100))
+    return mixed.predict(pd.DataFrame({"x0": new}, index=np.arange(n) + 100))
 
 
 def test_every_parameter_function_is_named(mixed):
@@ -139,9 +140,9 @@ def test_learned_attributes_have_the_promised_shapes(mixed):
 def test_functions_at_inputs_have_the_promised_shapes(mixed):
     J = len(FUNCTIONS)
     mean, cov = mixed.parameter_functions(new)
-    assert (mean.shape, cov.shape) == ((N, J), (N, J, J))
+    assert (mean.shape, cov.shape) == ((n, J), (n, J, J))
     u, v = mixed.latent_functions(new)
-    assert u.shape == v.shape == (N, 2)
+    assert u.shape == v.shape == (n, 2)
     np.testing.assert_allclose(mean, mixed.constants_ + u @ mixed.weights_.T, rtol=1e-9)
     assert np.all(v > 0)
 
@@ -150,19 +151,16 @@ def test_functions_at_inputs_have_the_promised_shapes(mixed):
 def test_every_ordered_output_is_predicted_whole(forecast, name):
     output = forecast[name]
     mean, variance, std = output.mean, output.variance, output.std
-    assert mean.shape == variance.shape == std.shape == (N,)
+    assert mean.shape == variance.shape == std.shape == (n,)
     assert np.isfinite(mean).all()
     assert np.all(variance > 0)
-    median = output.quantile(0.5)
-    levels = output.quantile([0.05, 0.5, 0.95])
-    assert levels.shape == (3, N)
-    np.testing.assert_array_equal(levels[1], median)
     lower, upper = output.interval(0.9)
-    np.testing.assert_allclose([lower, upper], levels[[0, 2]])
+    median = output.quantile(0.5)
+    assert lower.shape == median.shape == upper.shape == (n,)
     assert np.all(lower <= median)
     assert np.all(median <= upper)
     draws = output.sample(5, seed=3)
-    assert draws.shape == (5, N)
+    assert draws.shape == (5, n)
     np.testing.assert_array_equal(draws, output.sample(5, seed=3))
     assert np.isfinite(output.log_prob(draws[0])).all()
 
@@ -170,12 +168,12 @@ def test_every_ordered_output_is_predicted_whole(forecast, name):
 def test_a_categorical_output_keeps_its_labels(forecast):
     kind = forecast["kind"]
     assert kind.likelihood.classes == ("blue", "green", "red")
-    assert kind.probabilities.shape == (N, 3)
+    assert kind.probabilities.shape == (n, 3)
     np.testing.assert_allclose(kind.probabilities.sum(axis=1), 1.0)
     draws = kind.sample(5)
     assert set(draws.ravel()) <= {"blue", "green", "red"}
     np.testing.assert_allclose(
-        kind.log_prob(["green"] * N), np.log(kind.probabilities[:, 1]), rtol=1e-6
+        kind.log_prob(["green"] * n), np.log(kind.probabilities[:, 1]), rtol=1e-6
     )
     with pytest.raises(AttributeError, match=r"'kind'.*probabilities"):
         _ = kind.mean
@@ -188,42 +186,49 @@ def test_a_yes_no_output_has_two_probabilities(forecast):
         _ = forecast["count"].probabilities
 
 
+def test_quantiles_of_several_levels_are_rows(forecast):
+    levels = forecast["real"].quantile([0.05, 0.5, 0.95])
+    assert levels.shape == (3, n)
+    np.testing.assert_array_equal(levels[1], forecast["real"].quantile(0.5))
+    np.testing.assert_allclose(levels[[0, 2]], forecast["real"].interval(0.9))
+
+
 def test_missing_values_have_no_density(forecast):
-    found = forecast["real"].log_prob([nan, None, *np.zeros(N - 2)])
-    np.testing.assert_array_equal(np.isnan(found), np.arange(N) < 2)
+    found = forecast["real"].log_prob([nan, None, *np.zeros(n - 2)])
+    np.testing.assert_array_equal(np.isnan(found), np.arange(n) < 2)
 
 
 def test_joint_samples_are_those_of_each_output(forecast):
     draws = forecast.sample(5, seed=3)
     assert list(draws) == list(ALL)
-    assert all(draw.shape == (5, N) for draw in draws.values())
+    assert all(draw.shape == (5, n) for draw in draws.values())
     np.testing.assert_array_equal(draws["count"], forecast["count"].sample(5, seed=3))
 
 
 def test_to_frame_keeps_the_index_and_names_every_column(forecast):
-    frame = forecast.to_frame(interval=0.8)
-    assert list(frame.index) == list(np.arange(N) + 100)
+    frame = forecast.to_frame(interval=0.9)
+    assert list(frame.index) == list(np.arange(n) + 100)
     expected = []
     for name in ALL:
         ordered = [f"{name}_{what}" for what in ("mean", "std", "lower", "upper")]
         kinds = ["kind", "kind_blue", "kind_green", "kind_red"]
         expected += kinds if name == "kind" else ordered
     assert list(frame.columns) == expected
-    np.testing.assert_allclose(frame["real_upper"], forecast["real"].quantile(0.9))
+    np.testing.assert_allclose(frame["real_upper"], forecast["real"].quantile(0.95))
     best = forecast["kind"].probabilities.argmax(axis=1)
     assert frame["kind"].tolist() == [["blue", "green", "red"][k] for k in best]
 
 
 def test_scores_are_means_over_observed_values(mixed):
-    table = everything()
-    nlpd = mixed.nlpd(x, table)
+    table = everything()[:n]
+    nlpd = mixed.nlpd(x[:n], table)
     assert list(nlpd) == [*ALL, "global"]
     np.testing.assert_allclose(nlpd["global"], sum(nlpd[name] for name in ALL))
-    density = mixed.predict(x)["real"].log_prob(table["real"])
+    density = mixed.predict(x[:n])["real"].log_prob(table["real"])
     np.testing.assert_allclose(nlpd["real"], -np.nanmean(density))
     seen = table.notna().sum()
     expected = -sum(nlpd[name] * seen[name] for name in ALL) / seen.sum()
-    np.testing.assert_allclose(mixed.score(x, table), expected)
+    np.testing.assert_allclose(mixed.score(x[:n], table), expected)
 
 
 def test_an_unseen_category_is_named_when_scoring(mixed):
@@ -269,7 +274,7 @@ def test_a_pickled_model_predicts_the_same(pair):
 def test_cross_validation_takes_an_array_with_nan_and_a_frame():
     model = hm.HetMOGP([hm.Gaussian(), hm.Bernoulli()], **QUICK, max_iter=2)
     table = np.c_[height, high]
-    folds = KFold(2, shuffle=True, random_state=0)
+    folds = [(np.arange(2, N), [0, 1]), (np.arange(N - 2), [N - 2, N - 1])]
     scores = cross_val_score(model, x[:, None], table, cv=folds)
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
@@ -298,10 +303,11 @@ def test_frames_name_their_inputs_and_may_come_in_any_order():
     model = alone(X, max_iter=1)
     assert model.n_features_in_ == 2
     assert list(model.feature_names_in_) == ["a", "b"]
-    swapped = X[["b", "a"]].assign(other="ignored").set_index(np.arange(N) * 10)
+    X = X[:n]
+    swapped = X[["b", "a"]].assign(other="ignored").set_index(np.arange(n) * 10)
     prediction = model.predict(swapped)
     np.testing.assert_array_equal(prediction["height"].mean, model.predict(X)["height"].mean)
-    assert list(prediction.to_frame().index) == list(np.arange(N) * 10)
+    assert list(prediction.to_frame().index) == list(np.arange(n) * 10)
     with pytest.raises(ValueError, match="no column 'b'"):
         model.predict(X[["a"]])
 
@@ -360,7 +366,7 @@ def test_units_of_a_real_output_only_scale_its_prediction(pair, unit):
     model = fitted(values={"height": unit * height, "high": high})
     shift = np.sum(~np.isnan(height)) * np.log(unit)
     np.testing.assert_allclose(model.elbo_ + shift, pair.elbo_, atol=0.05)
-    found, expected = model.predict(x), pair.predict(x)
+    found, expected = model.predict(new), pair.predict(new)
     np.testing.assert_allclose(found["height"].mean / unit, expected["height"].mean, atol=0.05)
     np.testing.assert_allclose(found["high"].mean, expected["high"].mean, atol=0.05)
 
@@ -400,7 +406,7 @@ def test_latents_may_differ_in_kernel_and_rank():
     assert type(model.kernels_[0]).__name__ == "RBF"
     assert type(model.kernels_[1]).__name__ == "Sum"
     assert model.weights_.shape == (1, 3)
-    assert model.latent_functions(new)[0].shape == (N, 3)
+    assert model.latent_functions(new)[0].shape == (n, 3)
     assert model.coregionalisation_.shape == (2, 1, 1)
     W = model.weights_[:, 1:]
     np.testing.assert_allclose(model.coregionalisation_[1], W @ W.T)
@@ -499,7 +505,7 @@ def test_svi_repeats_itself_to_the_last_bit(stochastic):
     "options", [{"optimizer": "adadelta"}, {"natural_gradients": False}], ids=["adadelta", "plain"]
 )
 def test_the_papers_way_runs_and_improves(options):
-    model = fitted(**SVI, **options)
+    model = alone(**SVI, **options)
     assert len(model.history_) > 1
     assert model.history_[-1] > model.history_[0]
 
@@ -561,7 +567,7 @@ def test_an_interrupted_stochastic_fit_is_usable(monkeypatch):
         model = fitted(**SVI)
     assert not model.converged_
     assert 0 < model.n_iter_ < SVI["max_iter"]
-    assert np.isfinite(model.score(x, Y))
+    assert np.isfinite(model.score(x[::5], {name: y[::5] for name, y in Y.items()}))
 
 
 def test_threads_and_precision_are_as_they_were():
@@ -583,6 +589,7 @@ def test_threads_and_precision_are_as_they_were():
 def usable(model, X, values):
     """Everything a user would look at is finite and in order."""
     assert np.isfinite(model.elbo_)
+    X, values = X[::5], {name: y[::5] for name, y in values.items()}
     prediction = model.predict(X)
     for output in prediction.values():
         assert np.isfinite(output.mean).all()
@@ -605,8 +612,9 @@ def test_a_constant_column_changes_nothing():
     X = np.c_[x, np.full(N, 7.0)]
     model = usable(alone(X), X, {"height": height})
     other = alone()
+    X = X[::5]
     np.testing.assert_allclose(
-        model.predict(X)["height"].mean, other.predict(x)["height"].mean, atol=0.05
+        model.predict(X)["height"].mean, other.predict(x[::5])["height"].mean, atol=0.05
     )
 
 
@@ -634,13 +642,14 @@ def test_a_single_row_of_data_is_fine():
 def test_a_constant_real_output_is_fine(level):
     constant = np.full(N, level)
     model = usable(alone(y=constant), x, {"height": constant})
-    np.testing.assert_allclose(model.predict(x)["height"].mean, constant, atol=1e-2, rtol=1e-3)
+    found = model.predict(x[::5])["height"].mean
+    np.testing.assert_allclose(found, level, atol=1e-2, rtol=1e-3)
 
 
 def test_a_yes_no_output_that_is_always_yes_is_fine():
     always = {"height": height, "high": np.ones(N)}
     model = usable(fitted(values=always), x, always)
-    assert np.all(model.predict(x)["high"].mean > 0.9)
+    assert np.all(model.predict(x[::5])["high"].mean > 0.9)
 
 
 @pytest.mark.parametrize("unit_x", [1e-8, 1e8])
@@ -654,7 +663,7 @@ def test_a_large_offset_is_fine(pair):
     values = {"height": height + 1e8, "high": high}
     model = usable(fitted(X=x + 1e6, values=values), x + 1e6, values)
     np.testing.assert_allclose(
-        model.predict(x + 1e6)["height"].mean - 1e8, pair.predict(x)["height"].mean, atol=0.01
+        model.predict(new + 1e6)["height"].mean - 1e8, pair.predict(new)["height"].mean, atol=0.01
     )
 
 
@@ -674,10 +683,12 @@ def test_counts_and_waiting_times_of_any_size_are_fine(scale):
     values = counts_and_waits(scale)
     model = fitted(values=values, likelihoods=COUNTS)
     assert np.isfinite(model.elbo_)
-    assert np.isfinite(list(model.nlpd(x, values).values())).all()
-    count, wait = model.predict(x)["count"], model.predict(x)["wait"]
+    few = {name: y[::5] for name, y in values.items()}
+    assert np.isfinite(list(model.nlpd(x[::5], few).values())).all()
+    prediction = model.predict(x[::5])
+    count, wait = prediction["count"], prediction["wait"]
     assert np.all(count.variance >= count.mean)
-    assert np.corrcoef(np.log(count.mean), f)[0, 1] > 0.8
+    assert np.corrcoef(np.log(count.mean), f[::5])[0, 1] > 0.8
     assert 0.2 * scale < np.median(wait.mean) < 5.0 * scale
 
 
@@ -688,11 +699,11 @@ def test_counts_of_zero_alone_are_fine():
 
 def test_one_huge_count_is_fine():
     values = counts_and_waits(1.0)
-    values["count"][7] = 1e6
+    values["count"][5] = 1e6
     model = fitted(values=values, likelihoods=COUNTS)
-    count = model.predict(x)["count"]
-    assert np.all(count.variance >= 0)
-    assert np.isfinite(list(model.nlpd(x, values).values())).all()
+    assert np.all(model.predict(x[::5])["count"].variance >= 0)
+    few = {name: y[::5] for name, y in values.items()}
+    assert np.isfinite(list(model.nlpd(x[::5], few).values())).all()
 
 
 def test_nothing_to_predict_gives_nothing(pair):
@@ -700,4 +711,4 @@ def test_nothing_to_predict_gives_nothing(pair):
 
 
 def test_density_where_everything_is_missing_is_missing(pair):
-    assert np.isnan(pair.predict(new)["height"].log_prob([nan] * N)).all()
+    assert np.isnan(pair.predict(new)["height"].log_prob([nan] * n)).all()

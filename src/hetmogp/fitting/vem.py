@@ -207,4 +207,5 @@ def step(
     sites, q, bound = e_step(
         moved, state.sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
     )
-    return State(moved, sites, q, float(bound))
+    new = State(moved, sites, q, float(bound))
+    return new if new.bound >= state.bound else state  # rounding may end a climb, never undo it

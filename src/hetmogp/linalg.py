@@ -9,6 +9,7 @@ once (`vmap`) on an accelerator. `whiten` is the only place where the package me
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -18,7 +19,18 @@ from jax.lax.linalg import cholesky, triangular_solve
 from jaxtyping import Array, Float, PyTree
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["over_latents", "session", "whiten"]
+__all__ = ["compiled", "over_latents", "session", "whiten"]
+
+
+def compiled(f: Callable, *, static: tuple[str, ...] = ()) -> Any:
+    """`jax.jit`, compiling in about 60% of the time on a CPU at no cost in running time.
+
+    XLA's newer way of emitting fused loops is what is switched off; measured on jaxlib 0.10, where
+    most of the wait before a first fit is the compiler's. Other versions compile as they please.
+    """
+    measured = version("jaxlib").startswith("0.10.")
+    options = {"xla_cpu_use_fusion_emitters": False} if measured else None
+    return jax.jit(f, static_argnames=static, compiler_options=options)
 
 
 def _one_by_one(f: Callable, *stacked: Array) -> PyTree:

@@ -189,7 +189,7 @@ class HetMOGP(BaseEstimator):
         kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
         rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
         method = self.method
-        if rows <= 10 * LARGEST_VEM_ROWS and method != "svi":
+        if method == "vem" or (method == "auto" and rows <= 10 * LARGEST_VEM_ROWS):
             batch, scaling = full_batch(data)
             distinct = np.asarray(batch.X, float)
             Z = self._inducing(distinct, scaling, len(kernels))
@@ -315,7 +315,7 @@ class HetMOGP(BaseEstimator):
         self._parameters, self._q = jax.tree.map(np.asarray, (fit.parameters, fit.q))
         self._jitter, self._scaling, self._columns = fit.jitter, scaling, data.columns
         self._order = sorted(data.names)
-        prior = fit.parameters.prior
+        prior = self._parameters.prior
         position = {name: fit.parameters.slices[d] for d, name in enumerate(self._order)}
         f = np.concatenate([np.r_[position[name]] for name in data.names])
         fitted = dict(zip(self._order, self._parameters.likelihoods, strict=True))
@@ -335,7 +335,7 @@ class HetMOGP(BaseEstimator):
             kernel.rescaled(scaling.scale, scaling.centre)
             for kernel in self._parameters.prior.kernels
         )
-        self.inducing_inputs_ = [scaling.undo(np.asarray(Z)) for Z in prior.Z]
+        self.inducing_inputs_ = [scaling.undo(Z) for Z in np.asarray(prior.Z)]
         self.n_features_in_ = len(data.columns)
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray(data.columns, dtype=object)

@@ -16,12 +16,17 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
-__all__ = ["Expectation", "expect", "gauss_hermite", "place", "standard_nodes"]
+__all__ = ["Expectation", "constant", "expect", "gauss_hermite", "place", "standard_nodes"]
 
 Expectation = Literal["auto", "quadrature", "montecarlo"]
 
 SOBOL_POINTS = 128  # a power of two, and as many mirror images
 LARGEST_GRID = 3  # a product grid over more parameter functions than this is refused
+
+
+def constant(values: np.ndarray) -> Array:
+    """A cached array in the precision in force (JAX would keep that of its first use)."""
+    return jnp.asarray(np.array(values, dtype=jnp.result_type(float)))
 
 
 @cache
@@ -74,8 +79,8 @@ def standard_nodes(
         )
     if is_grid(dimension, method):
         grid, mass = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
-        return jnp.asarray(grid), jnp.asarray(mass)
-    uniform = jnp.asarray(_sobol(dimension, n or SOBOL_POINTS))
+        return constant(grid), constant(mass)
+    uniform = constant(_sobol(dimension, n or SOBOL_POINTS))
     if key is not None:
         uniform = jnp.mod(uniform + jax.random.uniform(key, (dimension,), uniform.dtype), 1.0)
     half = ndtri(jnp.clip(uniform, 1e-6, 1.0 - 1e-6))

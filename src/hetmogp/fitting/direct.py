@@ -1,12 +1,12 @@
 """The paper's way on the full batch: L-BFGS on everything, q(u) included, by plain gradients."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters, Rules, elbo
 from ..data import Batch
+from ..linalg import compiled
 from ..variational import Factors
 from .free import free, with_free
 from .lbfgs import maximise
@@ -17,7 +17,7 @@ __all__ = ["init", "step"]
 ITERATIONS = 50
 
 
-@eqx.filter_jit
+@compiled
 def _bound(
     learned: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
 ) -> tuple[Float[Array, ""], PyTree]:
@@ -35,7 +35,7 @@ def init(
     """q(u) at the prior."""
     R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
     q = Factors(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
-    bound = eqx.filter_jit(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
+    bound = compiled(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
     return State(parameters, (), q, float(bound))
 
 

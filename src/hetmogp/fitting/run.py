@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ..bound import Parameters, Rules, elbo
 from ..data import Batch, Block
+from ..linalg import compiled
 from ..variational import Factors
 from . import direct, svi, vem
 from .progress import Progress
@@ -157,7 +157,7 @@ def _towards(gain: float, first: float, tolerance: float) -> float:
     return float(np.log(first / gain) / np.log(first / tolerance))
 
 
-@eqx.filter_jit
+@compiled
 def _mini_batch_bound(
     parameters: Parameters,
     q: Factors,
@@ -250,6 +250,8 @@ def run_svi(
             progress.update(f"step {fit.iterations}", fraction, float(np.mean(bounds[-window:])))
     except KeyboardInterrupt:
         _interrupted(fit)
+    if len(bounds) > looked:
+        fit.history.append(float(np.mean(bounds[looked:])))
     fit.parameters, fit.q = svi.result(start, state)
     fit.bound = _full_bound(fit, blocks, rules, batch_size, seed, epoch)
     return fit

@@ -7,9 +7,9 @@ step on q(u) needs. The loop runs on the device in chunks; the host only draws r
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch, Block, Observations, row_draws
+from ..linalg import compiled
 from ..variational import Factors, Natural, kl, marginals, natural_step
 from .free import free, with_free
 
@@ -96,7 +97,7 @@ def _lower(q: Factors) -> Factors:
     return Factors(q.mean, jnp.tril(q.root))
 
 
-@eqx.filter_jit
+@partial(compiled, static=("optimiser",))
 def chunk(
     state: State,
     parameters: Parameters,

@@ -16,10 +16,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch
+from ..linalg import compiled
 from ..priors import Projection
 from ..variational import Factors, kl, marginals, posterior
 from .free import free, with_free
@@ -34,8 +36,8 @@ M_ITERATIONS = 25
 class Sites(eqx.Module):
     """exp(linearᵀf − ½ fᵀ precision f) for every observation of one output.
 
-    `metric` is `precision` made diagonally dominant. It sets the pace of the means, which it must
-    not make indefinite, and leaves their fixed point alone; `precision` itself gives covariances.
+    `metric` is `precision` made positive semi-definite (`_dominant`). It sets the pace of the means
+    and leaves their fixed point alone; `precision` itself gives the covariances.
     """
 
     linear: Float[Array, "n J"]
@@ -57,8 +59,8 @@ def flat_sites(parameters: Parameters, batch: Batch) -> tuple[Sites, ...]:
     result = []
     for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
         n, J = seen.y.shape[0], len(likelihood.latent)
-        square = jnp.zeros((n, J, J))
-        result.append(Sites(jnp.zeros((n, J)), square, square))
+        square = jnp.asarray(np.zeros((n, J, J)))  # made by NumPy: nothing to compile
+        result.append(Sites(jnp.asarray(np.zeros((n, J))), square, square))
     return tuple(result)
 
 
@@ -96,15 +98,26 @@ def value_and_sites(
     sites = []
     for (mean, _), (r, G) in zip(f, gradients, strict=True):
         precision = -(G + jnp.swapaxes(G, 1, 2))
-        diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
-        others = jnp.sum(jnp.abs(precision), axis=2) - jnp.abs(diagonal)
-        lift = jnp.maximum(others - diagonal, 0.0)
-        metric = precision + lift[:, :, None] * jnp.eye(lift.shape[1])
+        metric = _dominant(precision)
         sites.append(Sites(r + jnp.einsum("njk,nk->nj", metric, mean), metric, precision))
     return value - kl(q), tuple(sites)
 
 
-@eqx.filter_jit
+def _dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
+    """Made positive semi-definite by raising diagonals until they dominate their rows.
+
+    Rows are compared in units of their own diagonals, so that the scale of y makes no difference.
+    """
+    diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
+    unit = jnp.sqrt(jnp.abs(diagonal) + 1e-300)
+    relative = precision / (unit[:, :, None] * unit[:, None, :])
+    own = diagonal / unit**2
+    others = jnp.sum(jnp.abs(relative), axis=2) - jnp.abs(own)
+    lift = jnp.maximum(others - own, 0.0) * unit**2
+    return precision + lift[:, :, None] * jnp.eye(lift.shape[1], dtype=lift.dtype)
+
+
+@compiled
 def e_step(
     parameters: Parameters,
     sites: tuple[Sites, ...],
@@ -145,7 +158,7 @@ def e_step(
     return sites, q, value
 
 
-@eqx.filter_jit
+@compiled
 def _bound(
     values: PyTree,
     parameters: Parameters,

@@ -11,6 +11,7 @@ from jax.scipy.special import erf, log_ndtr, ndtr
 from jaxtyping import Array
 from scipy.special import ndtri
 
+from ..quadrature import constant
 from .base import InvalidValueError, Likelihood, Start, logistic
 
 __all__ = ["Bernoulli", "Categorical"]
@@ -34,11 +35,12 @@ _SLOPE = np.array(
 
 def expected_softplus(mean: Array, variance: Array) -> Array:
     """E[log(1 + e^f)], f ~ N(mean, variance): the integral of Σ p Φ(s μ / √(1 + s² v)) over μ."""
-    width = jnp.sqrt(1.0 + _SLOPE**2 * variance)
-    t = mean * _SLOPE / width
+    share, slope = constant(_SHARE), constant(_SLOPE)
+    width = jnp.sqrt(1.0 + slope**2 * variance)
+    t = mean * slope / width
     density = jnp.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     below = 0.5 * (1.0 + erf(t / np.sqrt(2.0)))  # Φ(t), to an absolute error of 1e-16
-    return jnp.sum(_SHARE * width / _SLOPE * (t * below + density))
+    return jnp.sum(share * width / slope * (t * below + density))
 
 
 class Bernoulli(Likelihood):
@@ -82,7 +84,8 @@ class Bernoulli(Likelihood):
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """E[Φ(s f)] = Φ(s μ / √(1 + s² v)), for the probit and for each term of the logistic."""
-        share, slope = (_SHARE, _SLOPE) if self.link == "logit" else (np.ones(1), np.ones(1))
+        mixture = (_SHARE, _SLOPE) if self.link == "logit" else (np.ones(1), np.ones(1))
+        share, slope = map(constant, mixture)
         p = jnp.sum(share * ndtr(mean[0] * slope / jnp.sqrt(1.0 + slope**2 * cov[0, 0])))
         return p, p * (1.0 - p)
 
@@ -205,7 +208,16 @@ class Categorical(Likelihood):
     def decode(self, y: np.ndarray) -> np.ndarray:
         """Positions back to labels."""
         assert self.classes is not None
-        return np.asarray(self.classes)[y.astype(int)]
+        labels = np.empty(len(self.classes), dtype=object)
+        labels[:] = self.classes
+        try:
+            plain = np.array(self.classes)  # numbers and text get a type of their own
+        except ValueError:
+            plain = labels
+        kept = plain.ndim == 1 and all(
+            a == b for a, b in zip(plain.tolist(), self.classes, strict=True)
+        )
+        return (plain if kept else labels)[np.asarray(y).astype(int)]
 
     @property
     def is_default(self) -> bool:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaincc, gammaln
+from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from .base import Likelihood, exp
+from .special import lower_gamma
 
 __all__ = ["Poisson"]
 
@@ -43,7 +44,8 @@ class Poisson(Likelihood):
 
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
-        return jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(f[0])))
+        more = lower_gamma(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(f[0]))  # P(Y > y)
+        return jnp.where(y < 0, 0.0, 1.0 - more)
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""

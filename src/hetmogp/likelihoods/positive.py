@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammainc, gammaln
+from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from ..quadrature import gauss_hermite
+from ..quadrature import constant, gauss_hermite
 from .base import Likelihood, Start, exp
+from .special import lower_gamma
 
 __all__ = ["Exponential", "Gamma"]
 
@@ -86,7 +87,7 @@ class Gamma(Likelihood):
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """All closed, with E[e^f₁ f₂] = e^(μ₁ + v₁/2) (μ₂ + c), but for E[log Γ(e^f₁)]."""
-        nodes, weights = gauss_hermite(20)
+        nodes, weights = map(constant, gauss_hermite(20))
         shape = jnp.exp(mean[0] + 0.5 * cov[0, 0])
         rate = jnp.exp(mean[1] + 0.5 * cov[1, 1])
         shapes = jnp.exp(mean[0] + jnp.sqrt(jnp.maximum(cov[0, 0], 1e-30)) * nodes)
@@ -106,7 +107,7 @@ class Gamma(Likelihood):
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
         shape, rate = self.parameters(f)
-        return gammainc(shape, rate * jnp.maximum(y, 0.0))
+        return lower_gamma(shape, rate * jnp.maximum(y, 0.0))
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""

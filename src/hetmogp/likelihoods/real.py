@@ -8,7 +8,7 @@ import numpy as np
 from jax.scipy.special import betainc, gammaln, logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from ..quadrature import gauss_hermite
+from ..quadrature import constant, gauss_hermite
 from .base import Likelihood, exp, identity
 
 __all__ = ["Gaussian", "HetGaussian", "StudentT"]
@@ -182,8 +182,12 @@ class StudentT(Likelihood):
         _, scale, df = self.parameters(mean)
         left = -4.0 - 40.0 / df
         right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
-        t = left + (right - left) * jnp.linspace(0.0, 1.0, 161, dtype=mean.dtype)  # log λ
-        log_mass = 0.5 * df * (t - jnp.exp(t))
+        share = jnp.linspace(0.0, 1.0, 161, dtype=mean.dtype)
+        tail = left - 46.0 * share[:0:-2]  # few nodes far out: what a distant y is explained by
+        t = jnp.concatenate([tail, left + (right - left) * share])  # log λ
+        log_mass = 0.5 * df * (t - jnp.exp(t)) + jnp.log(
+            0.5 * (jnp.append(t[1:], t[-1]) - jnp.append(t[:1], t[:-1]))
+        )
         weights = jnp.exp(log_mass - logsumexp(log_mass))
         return weights, jnp.broadcast_to(mean[0], t.shape), cov[0, 0] + scale**2 * jnp.exp(-t)
 
@@ -192,12 +196,12 @@ def _given_second(
     mean: Array, cov: Array, noise: Callable[[Array], Array]
 ) -> tuple[Array, Array, Array]:
     """y = f₁ + noise of a variance set by f₂: Gaussian given f₂, so a mixture over f₂ alone."""
-    nodes, weights = gauss_hermite(48)
+    nodes, weights = map(constant, gauss_hermite(48))
     v2 = jnp.maximum(cov[1, 1], 1e-30)
     f2 = mean[1] + jnp.sqrt(v2) * nodes
     centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
     rest = jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0)
-    return jnp.asarray(weights), centre, rest + noise(f2)
+    return weights, centre, rest + noise(f2)
 
 
 def _spread(y: Float[np.ndarray, " N"]) -> float:

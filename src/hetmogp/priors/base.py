@@ -62,11 +62,11 @@ class Prior(eqx.Module):
         return self.centre + self.spread * self.constants
 
     @property
-    def coregionalisation(self) -> Float[Array, "Q J J"]:
+    def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
         """B_q = A_q A_qᵀ, the covariance that latent q gives the parameter functions."""
-        ends = np.cumsum(self.ranks)
-        A = [self.W[:, end - rank : end] for end, rank in zip(ends, self.ranks, strict=True)]
-        return jnp.stack([a @ a.T for a in A])
+        ends, W = np.cumsum(self.ranks), np.asarray(self.W)
+        A = [W[:, end - rank : end] for end, rank in zip(ends, self.ranks, strict=True)]
+        return np.stack([a @ a.T for a in A])
 
     @property
     def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802

@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import jax
@@ -87,7 +88,8 @@ class HetMOGP(BaseEstimator):
 
     Attributes:
         elbo_: the evidence lower bound reached.
-        history_: the bound after each round, or its mean over each window of steps.
+        history_: the bound after each round, or its mean over each window of steps. (Outputs with
+            fewer than 20 values add a weak prior on their constants to it.)
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
@@ -256,20 +258,23 @@ class HetMOGP(BaseEstimator):
             value = getattr(self, option)
             if value not in allowed:
                 raise ValueError(f"{option} must be one of {list(allowed)}, not {value!r}")
-        for option, least in (("latents", 1), ("batch_size", 1), ("max_iter", 0), ("restarts", 1)):
+        least_of = {"latents": 1, "batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}
+        for option, least in least_of.items():
             value = getattr(self, option)
             if value is None and option in ("max_iter", "restarts"):
                 continue
-            if not isinstance(value, int | np.integer) or value < least:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
-        if self.tol is not None and not self.tol > 0:
-            raise ValueError(f"tol must be positive, not {self.tol!r}")
+        if self.tol is not None and not (isinstance(self.tol, Real) and self.tol > 0):
+            raise ValueError(f"tol must be a positive number, not {self.tol!r}")
 
     def _latents(self, J: int) -> tuple[list[Kernel], list[int]]:
         """The kernel and rank of each latent; J is the number of parameter functions."""
         alone = self.prior == "independent"
         Q = J if alone else int(self.latents)
         kernel = RBF() if self.kernel is None else self.kernel
+        if not isinstance(kernel, Kernel | list | tuple):
+            raise TypeError(f"kernel must be a kernel such as RBF(), or a list, not {kernel!r}")
         kernels = [kernel] * Q if isinstance(kernel, Kernel) else list(kernel)
         if len(kernels) != Q:
             what = "parameter functions" if alone else "latents"
@@ -278,19 +283,23 @@ class HetMOGP(BaseEstimator):
             if not isinstance(k, Kernel):
                 raise TypeError(f"kernel holds {k!r}, which is not a kernel such as RBF()")
         rank = 1 if alone else self.rank
-        ranks = [rank] * Q if isinstance(rank, int | np.integer) else list(rank)
+        ranks = list(rank) if isinstance(rank, list | tuple | np.ndarray) else [rank] * Q
         if len(ranks) != Q or not all(isinstance(r, int | np.integer) and r >= 1 for r in ranks):
             raise ValueError(f"rank must be a whole number >= 1, or {Q} of them, not {self.rank!r}")
-        return kernels, [int(r) for r in ranks]
+        return kernels, [int(r) for r in ranks]  # type: ignore[arg-type]
 
     def _inducing(self, X: np.ndarray, scaling: Scaling, Q: int) -> np.ndarray:
         """Standardised inducing inputs, (Q, M, p), or (1, M, p) where the latents share them."""
         inducing = self.inducing
-        if inducing is None or isinstance(inducing, int | np.integer):
-            if inducing is not None and inducing < 1:
-                raise ValueError(f"inducing must be at least 1, not {inducing}")
+        if inducing is None or np.ndim(inducing) == 0:
+            if inducing is not None and not (
+                isinstance(inducing, int | np.integer) and inducing > 0
+            ):
+                raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
             Z = choose_inducing(X, None if inducing is None else int(inducing), self.seed)
             return np.repeat(Z[None], Q if self.learn_inducing else 1, axis=0)
+        if len(inducing) == 0:
+            raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
         per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
         if per_latent and np.ndim(inducing[0]) == 1:
             per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
@@ -356,7 +365,7 @@ class HetMOGP(BaseEstimator):
         parameters, q = self._fitted()
         return latents_at(parameters, q, self._jitter, self._scaling.apply(X))
 
-    def predict(self, X: Any, outputs: Sequence[str] | None = None) -> Prediction:
+    def predict(self, X: Any, outputs: str | Sequence[str] | None = None) -> Prediction:
         """Predictive distributions at new inputs.
 
         Args:
@@ -365,7 +374,7 @@ class HetMOGP(BaseEstimator):
         """
         check_is_fitted(self, "elbo_")
         table, _ = read_inputs(X, self._columns)
-        chosen = list(self.output_names_ if outputs is None else outputs)
+        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
         for name in chosen:
             if name not in self.likelihoods_:
                 raise ValueError(f"no output {name!r}; there are {', '.join(self.output_names_)}")

@@ -47,7 +47,9 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
     if isinstance(likelihoods, Likelihood):
         likelihoods = [likelihoods]
     if isinstance(likelihoods, Mapping):
-        named = dict(likelihoods)
+        named = {str(name): likelihood for name, likelihood in likelihoods.items()}
+    elif isinstance(likelihoods, type) and issubclass(likelihoods, Likelihood):
+        raise TypeError(f"write [{likelihoods.__name__}()], with parentheses")
     elif isinstance(likelihoods, Sequence) and not isinstance(likelihoods, str):
         named = dict(zip(_names_from(Y, len(likelihoods)), likelihoods, strict=True))
     else:
@@ -128,6 +130,8 @@ def _split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
     D = len(names)
     if isinstance(Y, pd.DataFrame | Mapping):
         keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
+        if isinstance(Y, pd.DataFrame):
+            _refuse_duplicates("Y", [str(key) for key in Y.columns], names)
         for name in names:
             if name not in keys:
                 raise ValueError(f"Y has no column {name!r}; it has {', '.join(keys)}")
@@ -154,6 +158,12 @@ def _split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
             )
         Y = list(Y.T)
     return dict(zip(names, Y, strict=True))
+
+
+def _refuse_duplicates(what: str, found: list[str], needed: Sequence[str]) -> None:
+    for name in needed:
+        if found.count(name) > 1:
+            raise ValueError(f"{what} has more than one column called {name!r}")
 
 
 def _is_sequence(item: Any) -> bool:
@@ -193,7 +203,7 @@ def observe(name: str, likelihood: Likelihood, y: Any) -> tuple[Likelihood, np.n
     try:
         if y.dtype.kind in "OUS" and not isinstance(likelihood, Categorical):
             _refuse_text(y)
-        if y.dtype.kind == "M":
+        if y.dtype.kind in "mMc":  # times and complex numbers
             raise InvalidValueError(0, y[0])
         likelihood, numbers = likelihood.observe(y)
     except InvalidValueError as error:
@@ -301,6 +311,7 @@ def read_inputs(
         X = X.to_frame(X.name if X.name is not None else "x0")
     if isinstance(X, pd.DataFrame):
         found = [str(column) for column in X.columns]
+        _refuse_duplicates(what, found, found)
         if columns is not None:
             missing = [column for column in columns if column not in found]
             if missing:
@@ -314,7 +325,10 @@ def read_inputs(
         table = np.stack(arrays, axis=1) if arrays else np.empty((len(X), 0))
     else:
         try:
-            table = np.asarray(X, dtype=float)
+            raw = np.asarray(X)
+            if raw.dtype.kind in "mMcUS":
+                raise TypeError
+            table = np.asarray(raw, dtype=float)
         except (TypeError, ValueError):
             raise ValueError(f"{what} could not be read as a table of numbers") from None
         if table.ndim == 1:

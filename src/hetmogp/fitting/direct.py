@@ -8,7 +8,7 @@ from ..bound import Parameters, Rules, elbo
 from ..data import Batch
 from ..linalg import compiled
 from ..variational import Factors
-from .free import free, with_free
+from .free import Anchor, free, with_free
 from .lbfgs import maximise
 from .vem import State
 
@@ -18,15 +18,21 @@ ITERATIONS = 50
 
 
 @compiled
-def _bound(
-    learned: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
+def _objective(
+    learned: PyTree,
+    anchor: Anchor,
+    parameters: Parameters,
+    batch: Batch,
+    jitter: Array,
+    rules: Rules,
 ) -> tuple[Float[Array, ""], PyTree]:
-    def bound(learned: PyTree) -> Array:
+    def objective(learned: PyTree) -> Array:
         values, q = learned
         q = Factors(q.mean, jnp.tril(q.root))
-        return elbo(with_free(parameters, values), q, batch, jitter, rules)
+        bound = elbo(with_free(parameters, values), q, batch, jitter, rules)
+        return bound + anchor.log_prior(values, parameters.slices)
 
-    return jax.value_and_grad(bound)(learned)
+    return jax.value_and_grad(objective)(learned)
 
 
 def init(
@@ -36,7 +42,8 @@ def init(
     R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
     q = Factors(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
     bound = compiled(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
-    return State(parameters, (), q, float(bound))
+    anchor = Anchor.of(parameters, batch.counts)
+    return State(parameters, (), q, float(bound), float(bound), anchor)
 
 
 def step(
@@ -49,10 +56,13 @@ def step(
 ) -> State:
     """Some iterations of L-BFGS."""
     learned = (free(state.parameters, learn_inducing), state.q)
-    (values, q), bound = maximise(
-        lambda learned: _bound(learned, state.parameters, batch, jnp.asarray(jitter), rules),
+    (values, q), objective = maximise(
+        lambda learned: _objective(
+            learned, state.anchor, state.parameters, batch, jnp.asarray(jitter), rules
+        ),
         learned,
         ITERATIONS,
     )
     q = Factors(q.mean, jnp.tril(q.root))
-    return State(with_free(state.parameters, values), (), q, bound)
+    bound = objective - float(state.anchor.log_prior(values, state.parameters.slices))
+    return State(with_free(state.parameters, values), (), q, bound, objective, state.anchor)

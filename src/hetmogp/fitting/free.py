@@ -1,15 +1,18 @@
 """The learned numbers of a model, unconstrained, and the way back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters
 
-__all__ = ["free", "with_free"]
+__all__ = ["Anchor", "free", "with_free"]
+
+FEW = 20
 
 
 def free(parameters: Parameters, learn_inducing: bool = True) -> PyTree:
@@ -22,6 +25,35 @@ def free(parameters: Parameters, learn_inducing: bool = True) -> PyTree:
         "constants": prior.constants,
         "likelihoods": tuple(likelihood.free for likelihood in parameters.likelihoods),
     }
+
+
+class Anchor(eqx.Module):
+    """Where the constants of outputs with few values are held.
+
+    The likelihood of one value, or of one value repeated, grows without bound as the noise vanishes.
+    So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
+    on its constants, around its marginal fit. Other outputs have none.
+    """
+
+    values: PyTree
+    few: tuple[float, ...] = eqx.field(static=True)  # one per output, 1.0 where it has few values
+
+    @classmethod
+    def of(cls, parameters: Parameters, counts: Sequence[int]) -> "Anchor":
+        """From the model that learning starts at and each output's number of values."""
+        return cls(free(parameters), tuple(float(count < FEW) for count in counts))
+
+    def log_prior(self, values: PyTree, slices: Sequence[slice]) -> Float[Array, ""]:
+        """The log density of the constants, but for a constant."""
+        total = jnp.zeros(())
+        for few, part, now, then in zip(
+            self.few, slices, values["likelihoods"], self.values["likelihoods"], strict=True
+        ):
+            if few:
+                move = values["constants"][part] - self.values["constants"][part]
+                others = (now[name] - then[name] for name in now)
+                total -= 0.5 * (jnp.sum(move**2) + sum(other**2 for other in others))
+        return total
 
 
 def with_free(parameters: Parameters, values: PyTree) -> Parameters:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..bound import Parameters, Rules
 from ..data import Batch
-from .vem import State, e_step
+from .vem import State, settle
 
 __all__ = ["without_idle_weights"]
 
@@ -33,10 +33,7 @@ def without_idle_weights(
         parameters: Parameters = eqx.tree_at(
             attrgetter("prior.mask"), state.parameters, jnp.asarray(mask)
         )
-        sites, q, bound = e_step(
-            parameters, state.sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
-        )
-        return State(parameters, sites, q, float(bound))
+        return settle(parameters, state.sites, state.anchor, batch, jitter, rules, tolerance)
 
     mask = np.asarray(attrgetter("prior.mask")(state.parameters))
     losses = {}

@@ -39,7 +39,7 @@ class Fit:
         parameters: the model.
         q: q(u).
         bound: the evidence lower bound.
-        history: the bound after each round (VEM) or its mean over each window of steps (SVI).
+        history: the objective after each round (VEM), or the mean bound of each window (SVI).
         converged: whether the convergence rule was met.
         interrupted: whether the user stopped it.
         jitter: what was added to the diagonals of k(Z, Z).
@@ -109,10 +109,11 @@ def run_vem(
     def advance(fit: Fit, state: vem.State, rounds: int, label: str) -> vem.State:
         first_gain = np.nan
         for _ in range(rounds):
+            before = state.objective
             state = method.step(state, batch, fit.jitter, rules, 0.1 * tolerance, learn_inducing)
-            gain = state.bound - fit.bound
+            gain = state.objective - before
             fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
-            fit.history.append(state.bound)
+            fit.history.append(state.objective)
             fit.iterations += 1
             first_gain = gain if np.isnan(first_gain) else first_gain
             fraction = _towards(gain, first_gain, tolerance)
@@ -209,6 +210,8 @@ def run_svi(
     Q, M = start.prior.Z.shape[:2]
     length = min(svi.chunk_length(Q, M, batch_size * len(blocks)), window)
     key = jax.random.key(seed)
+    seen = {d: int(n) for b in blocks for d, n in zip(b.members, b.seen.sum(axis=0), strict=True)}
+    counts = tuple(seen[d] for d in sorted(seen))
     drawn = svi.draws(blocks, batch_size, seed)
 
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
@@ -226,7 +229,11 @@ def run_svi(
                 jnp.asarray(scale * svi.NATURAL_RATE),
             )
             new, chunk_bounds = svi.chunk(
-                state, start, blocks, rows, jnp.asarray(fit.jitter), rules, optimiser, rates, key
+                *(state, start, blocks, rows, jnp.asarray(fit.jitter), rules),
+                optimiser=optimiser,
+                rates=rates,
+                counts=counts,
+                key=key,
             )
             values = np.asarray(chunk_bounds)
             if not _finite(new, values):  # take the last good state up again, more carefully

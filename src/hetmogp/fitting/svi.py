@@ -20,7 +20,7 @@ from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch, Block, Observations, row_draws
 from ..linalg import compiled
 from ..variational import Factors, Natural, kl, marginals, natural_step
-from .free import free, with_free
+from .free import Anchor, free, with_free
 
 __all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "result"]
 
@@ -97,7 +97,7 @@ def _lower(q: Factors) -> Factors:
     return Factors(q.mean, jnp.tril(q.root))
 
 
-@partial(compiled, static=("optimiser",))
+@partial(compiled, static=("optimiser", "counts"))
 def chunk(
     state: State,
     parameters: Parameters,
@@ -107,12 +107,15 @@ def chunk(
     rules: Rules,
     optimiser: Optimiser,
     rates: tuple[Array, Array],
+    counts: tuple[int, ...],
     key: Array,
 ) -> tuple[State, Float[Array, " T"]]:
     """T steps; returns the mini-batch bounds as well.
 
-    `rates` are the step sizes of the optimiser and of the natural gradient.
+    `rates` are the step sizes of the optimiser and of the natural gradient, `counts` the numbers of
+    values of the outputs.
     """
+    anchor = Anchor.of(parameters, counts)
 
     def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
         batch = mini_batch(blocks, rows)
@@ -126,29 +129,30 @@ def chunk(
             mean, variance = marginals(projection, q)
             f = at_observations(moved, mean + shift_mean, variance + shift_variance, batch)
             ell = expected_log_likelihood(moved.likelihoods, f, batch, rules, here)
-            return -ell, projection.A
+            return -ell - anchor.log_prior(values, moved.slices), (ell, projection.A)
 
         R = sum(parameters.prior.ranks)
         zero = jnp.zeros((batch.X.shape[0], R))
         if isinstance(state.q, Natural):
             q = state.q.factors()
-            (loss, A), (gradient, r, g) = jax.value_and_grad(negative, (0, 2, 3), has_aux=True)(
+            (_, (ell, A)), (gradient, r, g) = jax.value_and_grad(negative, (0, 2, 3), has_aux=True)(
                 state.free, q, zero, zero
             )
             new_q = natural_step(state.q, q, A, -r.T, -g.T, warm * rho)
             updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, state.free)
             values = jax.tree.map(lambda v, u: v - rate * u, state.free, updates)
-            loss = loss + kl(q)
+            bound = ell - kl(q)
         else:  # the paper's way: m and the root of S by the same optimiser as the rest
 
             def whole(learned):
                 values, q = learned[0], _lower(learned[1])
-                return negative(values, q, zero, zero)[0] + kl(q)
+                loss, (ell, _) = negative(values, q, zero, zero)
+                return loss + kl(q), ell - kl(q)
 
             learned = (state.free, state.q)
-            loss, gradient = jax.value_and_grad(whole)(learned)
+            (_, bound), gradient = jax.value_and_grad(whole, has_aux=True)(learned)
             updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, learned)
             values, new_q = jax.tree.map(lambda v, u: v - rate * u, learned, updates)
-        return State(values, new_q, moments, state.t + 1), -loss
+        return State(values, new_q, moments, state.t + 1), bound
 
     return jax.lax.scan(step, state, rows)

@@ -7,7 +7,7 @@ replacing the sites by those of the new q, a share ρ at a time, is a natural-gr
 halved whenever the bound would fall, so it never does.
 
 M-step. L-BFGS on the hyperparameters with the *sites* held, not q: as kernels and weights move, q
-moves with them, which keeps the bound tight and makes rounds few. For Gaussian outputs one E-step
+follows, which keeps the bound tight and makes rounds few. For Gaussian outputs one E-step
 gives the best q, and the M-step optimises the collapsed bound.
 """
 
@@ -24,12 +24,12 @@ from ..data import Batch
 from ..linalg import compiled
 from ..priors import Projection
 from ..variational import Factors, kl, marginals, posterior
-from .free import free, with_free
+from .free import Anchor, free, with_free
 from .lbfgs import maximise
 
-__all__ = ["Sites", "State", "e_step", "flat_sites", "init", "step"]
+__all__ = ["Sites", "State", "e_step", "flat_sites", "init", "settle", "step"]
 
-E_STEPS = 50
+E_STEPS = 200
 M_ITERATIONS = 25
 
 
@@ -46,12 +46,18 @@ class Sites(eqx.Module):
 
 
 class State(NamedTuple):
-    """What VEM carries from round to round."""
+    """What VEM carries from round to round.
+
+    `objective`, what a round raises, is the bound plus the prior on constants of outputs with few
+    values; where there is no such output it is the bound.
+    """
 
     parameters: Parameters
     sites: tuple[Sites, ...]
     q: Factors
     bound: float
+    objective: float
+    anchor: Anchor
 
 
 def flat_sites(parameters: Parameters, batch: Batch) -> tuple[Sites, ...]:
@@ -144,8 +150,8 @@ def e_step(
         accept = trial_value >= value  # false for NaN
         new = (trial, trial_q, trial_value, trial_target)
         kept = jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, (sites, q, value, target))
-        # A short step gains little by itself: only one at full length may end the iteration.
-        gained = jnp.where(accept & (rho >= 1.0), trial_value - value, jnp.inf)
+        # A short step gains little by itself: what counts is what a full one promises.
+        gained = jnp.where(accept, (trial_value - value) / rho, jnp.inf)
         rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), 0.5 * rho)
         return (*kept, rho, gained, n + 1)
 
@@ -159,41 +165,56 @@ def e_step(
 
 
 @compiled
-def _bound(
+def _objective(
     values: PyTree,
+    anchor: Anchor,
     parameters: Parameters,
     sites: tuple[Sites, ...],
     batch: Batch,
     jitter: Array,
     rules: Rules,
 ) -> tuple[Float[Array, ""], PyTree]:
-    """L and its gradient with respect to the hyperparameters, sites held."""
+    """The objective and its gradient with respect to the hyperparameters, sites held."""
 
-    def bound(values: PyTree) -> Array:
+    def objective(values: PyTree) -> Array:
         moved = with_free(parameters, values)
         projection = moved.prior.project(batch.X, jitter)
         q = q_from_sites(moved, sites, projection, batch)
         f = at_observations(moved, *marginals(projection, q), batch)
-        return expected_log_likelihood(moved.likelihoods, f, batch, rules) - kl(q)
+        bound = expected_log_likelihood(moved.likelihoods, f, batch, rules) - kl(q)
+        return bound + anchor.log_prior(values, moved.slices)
 
-    return jax.value_and_grad(bound)(values)
+    return jax.value_and_grad(objective)(values)
 
 
 def m_step(
-    parameters: Parameters,
-    sites: tuple[Sites, ...],
-    batch: Batch,
-    jitter: Array,
-    rules: Rules,
-    learn_inducing: bool,
+    state: State, batch: Batch, jitter: Array, rules: Rules, learn_inducing: bool
 ) -> Parameters:
-    """Raise the bound over the hyperparameters by L-BFGS, with the sites held."""
+    """Raise the objective over the hyperparameters by L-BFGS, with the sites held."""
+    parameters, sites, anchor = state.parameters, state.sites, state.anchor
     values, _ = maximise(
-        lambda values: _bound(values, parameters, sites, batch, jitter, rules),
+        lambda values: _objective(values, anchor, parameters, sites, batch, jitter, rules),
         free(parameters, learn_inducing),
         M_ITERATIONS,
     )
     return with_free(parameters, values)
+
+
+def settle(
+    parameters: Parameters,
+    sites: tuple[Sites, ...],
+    anchor: Anchor,
+    batch: Batch,
+    jitter: float,
+    rules: Rules,
+    tolerance: float,
+) -> State:
+    """The state of a model whose q(u) has been brought to its best by an E-step."""
+    sites, q, bound = e_step(
+        parameters, sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
+    )
+    objective = float(bound + anchor.log_prior(free(parameters), parameters.slices))
+    return State(parameters, sites, q, float(bound), objective, anchor)
 
 
 def init(
@@ -201,10 +222,8 @@ def init(
 ) -> State:
     """The first E-step."""
     sites = flat_sites(parameters, batch)
-    sites, q, bound = e_step(
-        parameters, sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
-    )
-    return State(parameters, sites, q, float(bound))
+    anchor = Anchor.of(parameters, batch.counts)
+    return settle(parameters, sites, anchor, batch, jitter, rules, tolerance)
 
 
 def step(
@@ -216,9 +235,6 @@ def step(
     learn_inducing: bool,
 ) -> State:
     """One round: an M-step and the E-step after it."""
-    moved = m_step(state.parameters, state.sites, batch, jnp.asarray(jitter), rules, learn_inducing)
-    sites, q, bound = e_step(
-        moved, state.sites, batch, jnp.asarray(jitter), rules, jnp.asarray(tolerance)
-    )
-    new = State(moved, sites, q, float(bound))
-    return new if new.bound >= state.bound else state  # rounding may end a climb, never undo it
+    moved = m_step(state, batch, jnp.asarray(jitter), rules, learn_inducing)
+    new = settle(moved, state.sites, state.anchor, batch, jitter, rules, tolerance)
+    return new if new.objective >= state.objective else state  # rounding may end a climb

@@ -30,7 +30,7 @@ def free(parameters: Parameters, learn_inducing: bool = True) -> PyTree:
 class Anchor(eqx.Module):
     """Where the constants of outputs with few values are held.
 
-    The likelihood of one value, or of one value repeated, grows without bound as the noise vanishes.
+    The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
     So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
     on its constants, around its marginal fit. Other outputs have none.
     """

@@ -300,3 +300,13 @@ def test_without_uncertainty_the_predictive_is_the_likelihood(name, variance):
     np.testing.assert_allclose(ours["cdf"], frozen.cdf(y), atol=1e-5)
     np.testing.assert_allclose(ours["moments"], [frozen.mean(), frozen.var()], rtol=1e-5)
     np.testing.assert_allclose(ours["quantile"], frozen.ppf(LEVELS), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_a_certain_yes_or_no_has_a_variance_of_zero_at_least(link):
+    """Rounding must not make p (1 − p) negative where the probability is one."""
+    for f in (-60.0, 60.0):
+        mean, cov = jnp.array([f]), jnp.array([[1e-8]])
+        expected, variance = moments(hm.Bernoulli(link), mean, cov)
+        assert 0.0 <= float(expected) <= 1.0
+        assert float(variance) >= 0.0

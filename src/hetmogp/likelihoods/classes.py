@@ -86,8 +86,9 @@ class Bernoulli(Likelihood):
         """E[Φ(s f)] = Φ(s μ / √(1 + s² v)), for the probit and for each term of the logistic."""
         mixture = (_SHARE, _SLOPE) if self.link == "logit" else (np.ones(1), np.ones(1))
         share, slope = map(constant, mixture)
-        p = jnp.sum(share * ndtr(mean[0] * slope / jnp.sqrt(1.0 + slope**2 * cov[0, 0])))
-        return p, p * (1.0 - p)
+        t = mean[0] * slope / jnp.sqrt(1.0 + slope**2 * cov[0, 0])
+        yes, no = jnp.sum(share * ndtr(t)), jnp.sum(share * ndtr(-t))
+        return yes / (yes + no), yes * no
 
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""

@@ -205,6 +205,5 @@ def _given_second(
 
 
 def _spread(y: Float[np.ndarray, " N"]) -> float:
-    """The variance of y, or something positive where y does not vary."""
-    variance = float(np.var(y))
-    return variance if variance > 0 else float(np.max(np.abs(y), initial=0.0)) ** 2 * 1e-4 or 1.0
+    """The variance of y; where y does not vary nothing is known but its size."""
+    return float(np.var(y)) or float(np.max(np.abs(y), initial=0.0)) ** 2 or 1.0

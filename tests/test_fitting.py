@@ -93,7 +93,9 @@ def test_e_step_converges_from_any_start_and_never_falls(Q):
 
 def test_natural_gradient_steps_reach_the_same_optimum():
     _, batch, parameters = mixed_problem(3)
-    best = vem.init(parameters, batch, JITTER, Rules(), 1e-12).bound
+    best = vem.init(
+        parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, Rules(), 1e-12
+    ).bound
     projection = parameters.prior.project(batch.X, JITTER)
     R, M, _ = projection.A.shape
     natural = Natural(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
@@ -162,7 +164,7 @@ def test_gradients_of_whitening_agree_with_finite_differences():
 def test_gradients_of_the_bound_agree_with_finite_differences(joint):
     _, batch, parameters = mixed_problem(3, ranks=[1, 2, 1])
     rules = Rules(joint=joint)
-    state = vem.init(parameters, batch, JITTER, rules, 1e-3)
+    state = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, rules, 1e-3)
     plain = jax.jit(lambda v: elbo(with_free(parameters, v), state.q, batch, JITTER, rules))
     check_gradient(plain, free(parameters))
 
@@ -179,7 +181,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(joint):
     )
     assert float(value) == pytest.approx(state.bound, rel=1e-9)
     # At the E-step's optimum moving q along with the hyperparameters changes no gradient.
-    tight = vem.init(parameters, batch, JITTER, rules, 1e-13)
+    tight = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, rules, 1e-13)
     _, moving = vem._objective(
         *(free(parameters), tight.anchor, parameters, tight.sites, batch),
         *(jnp.asarray(JITTER), rules),
@@ -193,7 +195,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(joint):
 
 def test_rounds_of_vem_never_lower_the_bound():
     _, batch, parameters = mixed_problem(2)
-    state = vem.init(parameters, batch, JITTER, Rules(), 1e-4)
+    state = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, Rules(), 1e-4)
     for _ in range(4):
         new = vem.step(state, batch, JITTER, Rules(), 1e-4, True)
         assert new.objective >= state.objective
@@ -209,18 +211,18 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
     groups, _ = blocks(data)
     state = svi.init(parameters, True, "adam", True)
     rows = tuple(jnp.zeros((2, 8), jnp.int32) for _ in groups)
-    rates = (jnp.asarray(0.01), jnp.asarray(0.01))
+    rates, anchor = (jnp.asarray(0.01), jnp.asarray(0.01)), Anchor(free(parameters), (0.0,) * 3)
     lowered = [
         vem.e_step.lower(parameters, sites, batch, jitter, Rules(), jitter),
         vem._objective.lower(
-            *(free(parameters), Anchor.of(parameters, batch.counts), parameters, sites, batch),
+            *(free(parameters), anchor, parameters, sites, batch),
             *(jitter, Rules()),
         ),
         svi.chunk.lower(
             *(state, parameters, groups, rows, jitter, Rules()),
             optimiser="adam",
             rates=rates,
-            counts=(60, 60, 60),
+            anchor=anchor,
             key=jax.random.key(0),
         ),
     ]

@@ -72,11 +72,6 @@ class Batch(eqx.Module):
     X: Float[Array, "N p"]
     outputs: tuple[Observations, ...]
 
-    @property
-    def counts(self) -> list[int]:
-        """How many values of each output it holds."""
-        return [int(output.seen.sum()) for output in self.outputs]
-
 
 def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Scaling]:
     """All the data as one batch over its distinct input rows, rows never observed left out."""

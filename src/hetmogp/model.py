@@ -19,6 +19,7 @@ from .bound import Parameters, Rules, parameter_functions
 from .data import Scaling, blocks, full_batch
 from .fitting import (
     JITTER,
+    Anchor,
     Fit,
     NotPositiveDefiniteError,
     Progress,
@@ -89,7 +90,7 @@ class HetMOGP(BaseEstimator):
     Attributes:
         elbo_: the evidence lower bound reached.
         history_: the bound after each round, or its mean over each window of steps. (Outputs with
-            fewer than 20 values add a weak prior on their constants to it.)
+            fewer than 20 values, or one repeated, add a prior on their constants to it.)
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
@@ -223,6 +224,7 @@ class HetMOGP(BaseEstimator):
             )
             for restart in range(self.restarts or 1)
         ]
+        anchor = Anchor.of(starts[0], values)
         self.method_ = method
         rules = Rules(joint=self.bound == "joint", expectation=self.expectation)
         common: dict[str, Any] = {
@@ -236,10 +238,11 @@ class HetMOGP(BaseEstimator):
         try:
             if method == "vem":
                 prune = self.prune and self.prior == "lmc" and self.natural_gradients
-                return run_vem(starts, batch, rules, prune=prune, **common), scaling
+                return run_vem(starts, anchor, batch, rules, prune=prune, **common), scaling
             fits = [
                 run_svi(
                     start,
+                    anchor,
                     groups,
                     rules,
                     batch_size=self.batch_size,

@@ -36,13 +36,17 @@ def _objective(
 
 
 def init(
-    parameters: Parameters, batch: Batch, jitter: float, rules: Rules, tolerance: float
+    parameters: Parameters,
+    anchor: Anchor,
+    batch: Batch,
+    jitter: float,
+    rules: Rules,
+    tolerance: float,
 ) -> State:
     """q(u) at the prior."""
     R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
     q = Factors(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
     bound = compiled(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
-    anchor = Anchor.of(parameters, batch.counts)
     return State(parameters, (), q, float(bound), float(bound), anchor)
 
 

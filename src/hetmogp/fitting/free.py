@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..bound import Parameters
@@ -32,27 +33,29 @@ class Anchor(eqx.Module):
 
     The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
     So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
-    on its constants, around its marginal fit. Other outputs have none.
+    on its constants, around its marginal fit; one value repeated n times has it n times over.
+    Other outputs have none.
     """
 
     values: PyTree
-    few: tuple[float, ...] = eqx.field(static=True)  # one per output, 1.0 where it has few values
+    strength: tuple[float, ...] = eqx.field(static=True)  # one per output
 
     @classmethod
-    def of(cls, parameters: Parameters, counts: Sequence[int]) -> "Anchor":
-        """From the model that learning starts at and each output's number of values."""
-        return cls(free(parameters), tuple(float(count < FEW) for count in counts))
+    def of(cls, parameters: Parameters, observed: Sequence[np.ndarray]) -> "Anchor":
+        """From the model that learning starts at and each output's observed values."""
+        strength = (float(y.size if np.ptp(y) == 0 else y.size < FEW) for y in observed)
+        return cls(free(parameters), tuple(strength))
 
     def log_prior(self, values: PyTree, slices: Sequence[slice]) -> Float[Array, ""]:
         """The log density of the constants, but for a constant."""
         total = jnp.zeros(())
-        for few, part, now, then in zip(
-            self.few, slices, values["likelihoods"], self.values["likelihoods"], strict=True
+        for strength, part, now, then in zip(
+            self.strength, slices, values["likelihoods"], self.values["likelihoods"], strict=True
         ):
-            if few:
+            if strength:
                 move = values["constants"][part] - self.values["constants"][part]
                 others = (now[name] - then[name] for name in now)
-                total -= 0.5 * (jnp.sum(move**2) + sum(other**2 for other in others))
+                total -= 0.5 * strength * (jnp.sum(move**2) + sum(other**2 for other in others))
         return total
 
 

@@ -15,6 +15,7 @@ from ..data import Batch, Block
 from ..linalg import compiled
 from ..variational import Factors
 from . import direct, svi, vem
+from .free import Anchor
 from .progress import Progress
 from .prune import without_idle_weights
 
@@ -68,6 +69,7 @@ def _interrupted(fit: Fit) -> Fit:
 
 def run_vem(
     starts: Sequence[Parameters],
+    anchor: Anchor,
     batch: Batch,
     rules: Rules,
     *,
@@ -83,6 +85,7 @@ def run_vem(
 
     Args:
         starts: models to start from; each gets a few rounds, the best bound is carried on.
+        anchor: the prior on constants of outputs with few values.
         batch: all the data.
         rules: how the bound is evaluated.
         natural_gradients: False learns q(u) by L-BFGS with the rest, as the paper does.
@@ -98,7 +101,7 @@ def run_vem(
     def begin(start: Parameters) -> tuple[Fit, vem.State]:
         level = jitter
         while True:
-            state = method.init(start, batch, level, rules, 0.1 * tolerance)
+            state = method.init(start, anchor, batch, level, rules, 0.1 * tolerance)
             if np.isfinite(state.bound):
                 fit = Fit(state.parameters, state.q, state.bound, level, [state.bound])
                 return fit, state
@@ -172,6 +175,7 @@ def _mini_batch_bound(
 
 def run_svi(
     start: Parameters,
+    anchor: Anchor,
     blocks: list[Block],
     rules: Rules,
     *,
@@ -193,6 +197,7 @@ def run_svi(
 
     Args:
         start: the model to start from.
+        anchor: the prior on constants of outputs with few values.
         blocks: the data.
         rules: how the bound is evaluated.
         batch_size: rows per step from each block.
@@ -210,8 +215,6 @@ def run_svi(
     Q, M = start.prior.Z.shape[:2]
     length = min(svi.chunk_length(Q, M, batch_size * len(blocks)), window)
     key = jax.random.key(seed)
-    seen = {d: int(n) for b in blocks for d, n in zip(b.members, b.seen.sum(axis=0), strict=True)}
-    counts = tuple(seen[d] for d in sorted(seen))
     drawn = svi.draws(blocks, batch_size, seed)
 
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
@@ -232,7 +235,7 @@ def run_svi(
                 *(state, start, blocks, rows, jnp.asarray(fit.jitter), rules),
                 optimiser=optimiser,
                 rates=rates,
-                counts=counts,
+                anchor=anchor,
                 key=key,
             )
             values = np.asarray(chunk_bounds)

@@ -97,7 +97,7 @@ def _lower(q: Factors) -> Factors:
     return Factors(q.mean, jnp.tril(q.root))
 
 
-@partial(compiled, static=("optimiser", "counts"))
+@partial(compiled, static=("optimiser",))
 def chunk(
     state: State,
     parameters: Parameters,
@@ -107,15 +107,13 @@ def chunk(
     rules: Rules,
     optimiser: Optimiser,
     rates: tuple[Array, Array],
-    counts: tuple[int, ...],
+    anchor: Anchor,
     key: Array,
 ) -> tuple[State, Float[Array, " T"]]:
     """T steps; returns the mini-batch bounds as well.
 
-    `rates` are the step sizes of the optimiser and of the natural gradient, `counts` the numbers of
-    values of the outputs.
+    `rates` are the step sizes of the optimiser and of the natural gradient.
     """
-    anchor = Anchor.of(parameters, counts)
 
     def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
         batch = mini_batch(blocks, rows)

@@ -218,11 +218,15 @@ def settle(
 
 
 def init(
-    parameters: Parameters, batch: Batch, jitter: float, rules: Rules, tolerance: float
+    parameters: Parameters,
+    anchor: Anchor,
+    batch: Batch,
+    jitter: float,
+    rules: Rules,
+    tolerance: float,
 ) -> State:
     """The first E-step."""
     sites = flat_sites(parameters, batch)
-    anchor = Anchor.of(parameters, batch.counts)
     return settle(parameters, sites, anchor, batch, jitter, rules, tolerance)
 
 

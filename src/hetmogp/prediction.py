@@ -1,9 +1,7 @@
-"""Predictive distributions: p(y | x) = ∫ p(y | f) q(f(x)) df, for each output at each input.
+"""Predictions as users hold them: for each output at each input, computed when asked for.
 
-Everything is computed when asked for. Where a likelihood offers its predictive in closed form
-(`mixture`, `predictive_moments`) that is used; else densities come from quadrature centred on the
-integrand, moments and distribution functions from fixed nodes, quantiles from inverting the mixed
-distribution function.
+The mathematics of one output at one input is in `predictive`; here it meets whole columns, a chunk
+of rows at a time, and the user's names and labels.
 """
 
 import zlib
@@ -15,15 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from .bound import Parameters, parameter_functions
 from .data import padded
 from .likelihoods import Bernoulli, Categorical, Likelihood
-from .likelihoods.real import normal_log_density
 from .linalg import compiled, session
-from .quadrature import place, root, standard_nodes
+from .predictive import distribution_function, log_density, moments, nodes, quantile
 from .tables import observe
 from .variational import Factors, marginals
 
@@ -57,162 +53,6 @@ def latents_at(
 ) -> tuple[Float[np.ndarray, "N R"], Float[np.ndarray, "N R"]]:
     """Posterior mean and variance of every latent function at standardised inputs."""
     return rowwise(lambda rows: _latents(parameters, q, jnp.asarray(jitter), rows), X)
-
-
-# -- one input, one output ------------------------------------------------------------------------
-
-
-def nodes(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array]:
-    """Values of f and their weights, standing for N(mean, cov)."""
-    J = len(likelihood.latent)
-    points, weights = standard_nodes(J, n={1: 64, 2: 20}.get(J, 512))
-    return place(points, mean, cov), weights
-
-
-def moments(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array]:
-    """Mean and variance of y: E[E[y|f]] and E[var(y|f)] + var(E[y|f])."""
-    closed = likelihood.predictive_moments(mean, cov) if likelihood.is_default else None
-    if closed is not None:
-        return closed
-    f, weights = nodes(likelihood, mean, cov)
-    inner_mean, inner_variance = jax.vmap(likelihood.mean)(f), jax.vmap(likelihood.variance)(f)
-    expected = weights @ inner_mean
-    return expected, weights @ (inner_variance + (inner_mean - expected) ** 2)
-
-
-def log_density(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
-    """Log ∫ p(y | f) N(f; mean, cov) df."""
-    mixture = likelihood.mixture(mean, cov)
-    if mixture is not None:
-        weights, centres, variances = mixture
-        return logsumexp(normal_log_density(y, centres, variances), b=weights)
-    if len(likelihood.latent) <= 2:
-        return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
-    f, weights = nodes(likelihood, mean, cov)
-    return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
-
-
-def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
-    """log ∫ p(f) N(f; mean, cov) df by Gauss–Hermite around the mode of the integrand, J ≤ 2.
-
-    Nodes laid on N(mean, cov) would miss a likelihood much narrower than it (a large count).
-    """
-    C = root(cov)
-
-    def psi(e: Float[Array, " J"]) -> Array:
-        return log_p(mean + C @ e) - 0.5 * e @ e
-
-    def axes(e: Array) -> tuple[Array, Array]:
-        """Principal axes of the curvature −∇²ψ, and the standard deviation along each."""
-        H = -jax.hessian(psi)(e)
-        if len(mean) == 1:
-            turn, values = jnp.ones((1, 1), mean.dtype), H[0]
-        else:
-            angle = 0.5 * jnp.arctan2(2.0 * H[0, 1], H[0, 0] - H[1, 1])
-            c, s = jnp.cos(angle), jnp.sin(angle)
-            turn = jnp.array([[c, -s], [s, c]])
-            values = jnp.diagonal(turn.T @ H @ turn)
-        return turn, 1.0 / jnp.sqrt(jnp.maximum(values, 1.0))  # the prior alone gives one
-
-    def newton(_: int, e: Array) -> Array:
-        turn, width = axes(e)
-        move = turn @ (width**2 * (turn.T @ jax.grad(psi)(e)))
-        return e + move / jnp.maximum(jnp.linalg.norm(move), 1.0)
-
-    mode = jax.lax.fori_loop(0, 25, newton, jnp.zeros_like(mean))
-    turn, width = axes(mode)
-    x, weights = standard_nodes(len(mean), n={1: 32}.get(len(mean), 16))
-    terms = jax.vmap(psi)(mode + (x * width) @ turn.T) + 0.5 * jnp.sum(x**2, axis=1)
-    return jnp.sum(jnp.log(width)) + logsumexp(terms, b=weights)
-
-
-def _even_nodes(*counts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Evenly spaced nodes for standard normals: a steep step in f is met at a fine spacing."""
-    lines = [np.linspace(-5.5, 5.5, count) for count in counts]
-    points = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, len(counts))
-    mass = np.exp(-0.5 * np.sum(points**2, axis=1))
-    heavy = mass > 1e-7
-    return points[heavy], mass[heavy] / mass[heavy].sum()
-
-
-def distribution_function(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
-    """P(Y ≤ y), f integrated out."""
-    mixture = likelihood.mixture(mean, cov)
-    if mixture is not None:
-        weights, centres, variances = mixture
-        return weights @ ndtr((y - centres) / jnp.sqrt(variances))
-    J = len(likelihood.latent)
-    if J <= 2:
-        points, weights = map(jnp.asarray, _even_nodes(*{1: (193,), 2: (45, 17)}[J]))
-    else:
-        points, weights = standard_nodes(J)
-    f = place(points, mean, cov)
-    return weights @ jax.vmap(lambda f: likelihood.cdf(y, f))(f)
-
-
-def quantile(
-    likelihood: Likelihood, level: Array, mean: Array, cov: Array, guess: Array, width: Array
-) -> Array:
-    """The smallest attainable y with P(Y ≤ y) ≥ level, between brackets grown from a guess."""
-
-    def above(y: Array) -> Array:
-        return distribution_function(likelihood, y, mean, cov) - level
-
-    if likelihood.discrete:
-        whole = jnp.ceil(jnp.maximum(guess, 0.0)) + 1.0
-        high = jax.lax.while_loop(lambda y: above(y) < 0, lambda y: 2.0 * y + 1.0, whole)
-        low = jnp.full_like(high, -1.0)
-
-        def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            middle = jnp.floor(0.5 * (low + high))
-            reached = above(middle) >= 0
-            return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
-
-        return jax.lax.while_loop(lambda b: b[1] - b[0] > 1.0, halve, (low, high))[1]
-
-    def grow(direction: float) -> tuple[Array, Array]:
-        def unfinished(state: tuple[Array, Array, Array]) -> Array:
-            return (direction * state[1] < 0) & (state[2] < 1e300)
-
-        def further(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            y, _, step = state
-            y = y + direction * step
-            return y, above(y), 2.0 * step
-
-        y, value, _ = jax.lax.while_loop(unfinished, further, (guess, above(guess), width))
-        return y, value
-
-    def narrow(state):
-        """The Illinois method: false position, an end's value halved when it stays twice."""
-        low, f_low, high, f_high, side, n = state
-        point = (low * f_high - high * f_low) / (f_high - f_low)
-        inside = (point > low) & (point < high)
-        point = jnp.where(inside & (n % 4 < 3), point, 0.5 * (low + high))
-        value = above(point)
-        below = value < 0
-        f_high = jnp.where(below & (side < 0), 0.5 * f_high, f_high)
-        f_low = jnp.where(~below & (side > 0), 0.5 * f_low, f_low)
-        return (
-            jnp.where(below, point, low),
-            jnp.where(below, value, f_low),
-            jnp.where(below, high, point),
-            jnp.where(below, f_high, value),
-            jnp.where(below, -1, 1),
-            n + 1,
-        )
-
-    def wide(state) -> Array:
-        low, _, high, f_high, _, n = state
-        precise = (high - low) <= 1e-7 * (jnp.abs(high) + jnp.abs(low) + width * 1e-3)
-        return ~precise & (n < 80) & (f_high != 0)
-
-    low, f_low = grow(-1.0)
-    high, f_high = grow(1.0)
-    low, _, high, f_high, _, _ = jax.lax.while_loop(
-        wide, narrow, (low, f_low, high, f_high, jnp.zeros((), int), 0)
-    )
-    return jnp.where(f_high == 0, high, 0.5 * (low + high))
 
 
 @compiled

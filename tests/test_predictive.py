@@ -12,7 +12,7 @@ from scipy import special, stats
 
 import hetmogp as hm
 from hetmogp.linalg import session
-from hetmogp.prediction import distribution_function, log_density, moments, quantile
+from hetmogp.predictive import distribution_function, log_density, moments, quantile
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.5, 0.9, 0.99])
 

@@ -78,7 +78,7 @@ def test_e_step_converges_from_any_start_and_never_falls(Q):
         sites = random_sites(parameters, batch, start) if start else None
         sites = sites or vem.flat_sites(parameters, batch)
         bounds = []
-        for _ in range(100):  # with a huge tolerance each call takes exactly one accepted step
+        for _ in range(400):  # with a huge tolerance each call takes exactly one accepted step
             sites, q, bound = vem.e_step(
                 parameters, sites, batch, jnp.asarray(JITTER), Rules(), jnp.asarray(1e300)
             )
@@ -86,8 +86,8 @@ def test_e_step_converges_from_any_start_and_never_falls(Q):
         assert np.all(np.diff(bounds) >= -1e-9)
         ends.append(bounds[-1])
         gradient = jax.grad(lambda q: elbo(parameters, q, batch, JITTER, Rules()))(q)
-        assert float(jnp.abs(gradient.mean).max()) < 5e-3
-        assert float(jnp.abs(jnp.triu(gradient.root)).max()) < 5e-3
+        assert float(jnp.abs(gradient.mean).max()) < 1e-4
+        assert float(jnp.abs(jnp.triu(gradient.root)).max()) < 1e-4
     assert max(ends) - min(ends) < 1e-6
 
 

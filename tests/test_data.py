@@ -159,6 +159,7 @@ def model_for(data, scaling, M=6):
         data.names,
         data.likelihoods,
         [y[~np.isnan(y)] for y in data.values],
+        data.given,
         [hm.RBF(), hm.Matern32()],
         [1, 2],
         Z,

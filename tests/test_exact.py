@@ -104,7 +104,7 @@ def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ra
     else:
         assert correction > 0.1
     f = at_observations(
-        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch
+        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch, Rules()
     )
     found = np.concatenate(
         [m[np.asarray(o.seen), 0] for (m, _), o in zip(f, batch.outputs, strict=True)]
@@ -120,7 +120,7 @@ def test_independent_outputs_have_the_evidence_itself_and_exact_variances():
     W, b = np.diag(parameters.prior.W), np.asarray(parameters.prior.b)
     evidence = 0.0
     f = at_observations(
-        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch
+        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch, Rules()
     )
     for d in range(2):
         x, y = data.inputs[d][:, 0], data.values[d]

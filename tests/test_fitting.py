@@ -44,6 +44,7 @@ def mixed_problem(Q=2, ranks=None, N=60, M=7, seed=0, scale=1.0):
         data.names,
         data.likelihoods,
         [y[~np.isnan(y)] for y in data.values],
+        data.given,
         [hm.RBF()] * Q,
         ranks or [1] * Q,
         Z,
@@ -76,7 +77,7 @@ def test_e_step_converges_from_any_start_and_never_falls(Q):
     ends = []
     for start in range(3):
         sites = random_sites(parameters, batch, start) if start else None
-        sites = sites or vem.flat_sites(parameters, batch)
+        sites = sites or vem.flat_sites(parameters, batch, Rules())
         bounds = []
         for _ in range(400):  # with a huge tolerance each call takes exactly one accepted step
             sites, q, bound = vem.e_step(
@@ -105,8 +106,8 @@ def test_natural_gradient_steps_reach_the_same_optimum():
         q = natural.factors()
 
         def ell(mean, variance):
-            f = at_observations(parameters, mean, variance, batch)
-            return expected_log_likelihood(parameters.likelihoods, f, batch, Rules())
+            f = at_observations(parameters, mean, variance, batch, Rules())
+            return expected_log_likelihood(parameters, f, batch, Rules())
 
         r, g = jax.grad(ell, (0, 1))(*marginals(projection, q))
         return natural_step(natural, q, projection.A, r.T, g.T, 0.2)
@@ -206,7 +207,7 @@ def test_rounds_of_vem_never_lower_the_bound():
 def test_no_batched_matrix_reaches_lapack_on_a_cpu():
     """Two batched LAPACK calls in flight on two cores hang for ever; every call must be single."""
     data, batch, parameters = mixed_problem(3)
-    sites = vem.flat_sites(parameters, batch)
+    sites = vem.flat_sites(parameters, batch, Rules())
     jitter = jnp.asarray(JITTER)
     groups, _ = blocks(data)
     state = svi.init(parameters, True, "adam", True)

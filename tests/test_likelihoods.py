@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from oracles import EdgedBeta, Inflated, LogitNormal, LogLogistic, Ordered
 from scipy import integrate, optimize, special, stats
 
 import hetmogp as hm
@@ -38,8 +39,19 @@ def categorical_log_prob(y, f):
     return special.log_softmax(logits, axis=-1)[..., int(y)]
 
 
+def negative_binomial(mean, concentration):
+    return stats.nbinom(concentration, concentration / (concentration + mean))
+
+
+def learned(likelihood, **constants):
+    """A likelihood whose free constants have been learned to be these."""
+    free = {name: np.log(value) for name, value in constants.items()}
+    return eqx.tree_at(lambda of: of.free, likelihood, free, is_leaf=lambda x: isinstance(x, dict))
+
+
 REAL = (-3.0, -0.2, 0.0, 1.5, 40.0)
 POSITIVE = (1e-3, 0.4, 1.0, 7.0)
+COUNTS = (0.0, 1.0, 4.0, 300.0)
 CASES = {
     "Gaussian": Case(hm.Gaussian(scale=0.7), lambda f: stats.norm(f[..., 0], 0.7), REAL),
     "Gaussian(mean, scale)": Case(
@@ -86,6 +98,70 @@ CASES = {
         hm.Beta(latent=("mean",), concentration=6.0),
         lambda f: stats.beta(6 * special.expit(f[..., 0]), 6 * special.expit(-f[..., 0])),
         (1e-3, 0.3, 0.5, 0.98),
+    ),
+    "HetStudentT": Case(
+        hm.HetStudentT(df=4.0), lambda f: stats.t(4.0, f[..., 0], np.exp(f[..., 1])), REAL
+    ),
+    "Binomial": Case(
+        hm.Binomial(trials=7), lambda f: stats.binom(7, special.expit(f[..., 0])), (0.0, 3.0, 7.0)
+    ),
+    "NegativeBinomial": Case(
+        hm.NegativeBinomial(concentration=2.5),
+        lambda f: negative_binomial(np.exp(f[..., 0]), 2.5),
+        COUNTS,
+    ),
+    "NegativeBinomial(mean, concentration)": Case(
+        hm.NegativeBinomial(latent=("mean", "concentration")),
+        lambda f: negative_binomial(np.exp(f[..., 0]), np.exp(f[..., 1])),
+        (0.0, 1.0, 4.0),
+    ),
+    "ZeroInflatedPoisson": Case(
+        hm.ZeroInflatedPoisson(),
+        lambda f: Inflated(special.expit(f[..., 1]), stats.poisson(np.exp(f[..., 0]))),
+        (0.0, 1.0, 4.0),
+    ),
+    "ZeroInflatedPoisson(rate)": Case(
+        hm.ZeroInflatedPoisson(zero=0.2, latent=("rate",)),
+        lambda f: Inflated(0.2, stats.poisson(np.exp(f[..., 0]))),
+        (0.0, 1.0, 4.0),
+    ),
+    "ZeroInflatedNegativeBinomial": Case(
+        hm.ZeroInflatedNegativeBinomial(concentration=1.5),
+        lambda f: Inflated(special.expit(f[..., 1]), negative_binomial(np.exp(f[..., 0]), 1.5)),
+        (0.0, 1.0, 4.0),
+    ),
+    "Ordinal": Case(
+        learned(hm.Ordinal(classes=[0, 1, 2, 3]), gap1=0.8, gap2=1.5),
+        lambda f: Ordered(f[..., 0], [0.0, 0.8, 2.3]),
+        (0.0, 1.0, 2.0, 3.0),
+    ),
+    "LogNormal": Case(
+        hm.LogNormal(scale=0.6), lambda f: stats.lognorm(0.6, scale=np.exp(f[..., 0])), POSITIVE
+    ),
+    "Weibull": Case(
+        hm.Weibull(shape=1.7),
+        lambda f: stats.weibull_min(1.7, scale=np.exp(f[..., 0])),
+        (0.1, 0.4, 1.0, 7.0),
+    ),
+    "LogLogistic": Case(
+        hm.LogLogistic(shape=3.0), lambda f: stats.fisk(3.0, scale=np.exp(f[..., 0])), POSITIVE
+    ),
+    "LogLogistic(scale, shape)": Case(
+        hm.LogLogistic(latent=("scale", "shape")),
+        lambda f: LogLogistic(f[..., 0], np.exp(-f[..., 1])),
+        (0.4, 1.0, 7.0),
+    ),
+    "LogitNormal": Case(
+        hm.LogitNormal(scale=0.8), lambda f: LogitNormal(f[..., 0], 0.8), (1e-3, 0.3, 0.98)
+    ),
+    "ZeroOneInflatedBeta": Case(
+        hm.ZeroOneInflatedBeta(concentration=5.0, one=0.3),
+        lambda f: EdgedBeta(
+            special.expit(f[..., 1]),
+            0.3,
+            stats.beta(5 * special.expit(f[..., 0]), 5 * special.expit(-f[..., 0])),
+        ),
+        (0.0, 0.3, 0.98, 1.0),
     ),
 }
 CATEGORICAL = {K: hm.Categorical(classes=list(range(K))) for K in (2, 3, 5)}
@@ -246,7 +322,7 @@ def test_learned_constants_enter_through_their_links():
     """A free scale of log 0.7 is the scale fixed at 0.7."""
     for free, fixed, values in [
         (hm.Gaussian(), hm.Gaussian(scale=0.7), {"scale": 0.7}),
-        (hm.StudentT(), hm.StudentT(0.7, 3.0), {"scale": 0.7, "df": 3.0}),
+        (hm.StudentT(), hm.StudentT(scale=0.7, df=3.0), {"scale": 0.7, "df": 3.0}),
         (hm.Beta(latent=("mean",)), hm.Beta(latent=("mean",), concentration=5.0), None),
     ]:
         values = values or {"concentration": 5.0}
@@ -273,7 +349,7 @@ def test_mean_and_variance_equal_scipy(name):
 
 
 def test_student_t_without_a_variance_says_infinity():
-    assert np.isinf(hm.StudentT(1.0, 2.0).variance(jnp.zeros(1)))
+    assert np.isinf(hm.StudentT(scale=1.0, df=2.0).variance(jnp.zeros(1)))
 
 
 @each
@@ -338,7 +414,19 @@ def test_samples_have_the_right_mean(name):
     assert abs(y.mean() - frozen.mean()) < 4 * frozen.std() / np.sqrt(DRAWS)
 
 
-@pytest.mark.parametrize("name", [name for name in CONTINUOUS if name not in VARIANTS])
+EDGED = "ZeroOneInflatedBeta"
+
+
+def test_samples_reach_the_ends_as_often_as_they_should():
+    f, y = draws(EDGED)
+    truth = CASES[EDGED].frozen(f)
+    for end in (0.0, 1.0):
+        p = np.exp(truth.logpdf(end))
+        assert abs(np.mean(y == end) - p) <= 4 * np.sqrt(p * (1 - p) / DRAWS)
+    assert stats.kstest(y[(y > 0) & (y < 1)], truth.inner.cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", [n for n in CONTINUOUS if n not in VARIANTS and n != EDGED])
 def test_samples_have_the_right_distribution(name):
     f, y = draws(name)
     assert stats.kstest(y, CASES[name].frozen(f).cdf).pvalue > 1e-3
@@ -409,7 +497,16 @@ def expectations(likelihood, method, values, mean, cov, key=None):
 
 # the error of the package's default rule relative to the standard deviation of log p: closed forms
 # are exact, rules of 20 and 12² nodes are not
-TOLERANCE = {"StudentT": 2e-3, "StudentT(location, scale)": 2e-2, "Beta": 1e-4}
+TOLERANCE = {
+    "StudentT": 2e-3,
+    "StudentT(location, scale)": 2e-2,
+    "HetStudentT": 2e-2,
+    "Beta": 1e-4,
+    "ZeroInflatedPoisson": 2e-5,
+    "ZeroInflatedPoisson(rate)": 2e-6,
+    "LogLogistic": 1e-5,
+    "LogLogistic(scale, shape)": 1e-2,
+}
 
 
 @eqx.filter_jit
@@ -671,7 +768,7 @@ def test_start_of_gamma_and_beta_matches_moments():
         (lambda: hm.Bernoulli(link="cauchit"), "cauchit"),
         (lambda: hm.Categorical(classes=["a"]), "two labels"),
         (lambda: hm.Categorical(classes=["a", "b", "a"]), "duplicates"),
-        (lambda: hm.Poisson(mean=3.0), "no parameter 'mean'"),
+        (lambda: hm.Likelihood.__init__(hm.Gaussian(), mode=3.0), "no parameter 'mode'"),
     ],
 )
 def test_constructor_errors(make, message):

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp.tables import name_outputs, observe, read, read_inputs
+from hetmogp.inputs import read_inputs
+from hetmogp.tables import name_outputs, observe, read
 
 N = 6
 x = np.linspace(0.0, 1.0, N)

@@ -7,9 +7,14 @@ log p(y | f) the likelihoods. The parameter functions of one output share latent
 they are correlated: q(f_d) = N(b_d + W_d μ_u, W_d diag(v_u) W_dᵀ). With that joint L is a lower
 bound on the evidence; with the paper's product over parameter functions (`joint=False`) it need not
 be.
+
+An output with more parameter functions than there are latents (a Categorical of many classes) has
+its expectation taken over the latents themselves, f = b_d + W_d u: the same number, at a cost that
+grows with the number of classes and not with its square.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,12 +23,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .data import Batch
-from .likelihoods import Likelihood
+from .likelihoods import Categorical, Likelihood
 from .priors import Prior
-from .quadrature import Expectation
+from .quadrature import Expectation, expect
 from .variational import Factors, kl, marginals
 
-__all__ = ["Parameters", "Rules", "elbo", "expected_log_likelihood", "parameter_functions"]
+__all__ = [
+    "Functions",
+    "Latents",
+    "Parameters",
+    "Rules",
+    "at_observations",
+    "elbo",
+    "expected_log_likelihood",
+    "is_wide",
+    "parameter_functions",
+]
+
+
+LARGEST_WIDE = 40_000  # rows times parameter functions at once, each at some hundreds of points
 
 
 class Parameters(eqx.Module):
@@ -66,23 +84,25 @@ def parameter_functions(
     return b + mean @ W.T, (variance @ pairs.T).reshape(-1, J, J)
 
 
-def expected_log_likelihood(
-    likelihoods: Sequence[Likelihood],
-    f: Sequence[tuple[Float[Array, "n J"], Float[Array, "n J J"]]],
-    batch: Batch,
-    rules: Rules,
-    key: Array | None = None,
-) -> Float[Array, ""]:
-    """Σ_d Σ_n E[log p(y_dn | f_d)], given the mean and covariance of f_d at each observation."""
-    total = jnp.zeros(())
-    for likelihood, (mean, cov), seen in zip(likelihoods, f, batch.outputs, strict=True):
-        if not rules.joint:
-            cov = cov * jnp.eye(cov.shape[-1], dtype=cov.dtype)
-        expectation = jax.vmap(
-            lambda y, m, C, of=likelihood: of.expectation(y, m, C, rules.expectation, key)
-        )(seen.y, mean, cov)
-        total += seen.scale * jnp.sum(jnp.where(seen.seen, expectation, 0.0))
-    return total
+class Functions(NamedTuple):
+    """q(f_d) at the observations of one output."""
+
+    mean: Float[Array, "n J"]
+    cov: Float[Array, "n J J"]
+
+
+class Latents(NamedTuple):
+    """q(u) at the observations of one output, and a shift of f_d, zero but for its gradient."""
+
+    shift: Float[Array, "n J"]
+    mean: Float[Array, "n R"]
+    variance: Float[Array, "n R"]
+
+
+def is_wide(likelihood: Likelihood, R: int, rules: Rules) -> bool:
+    """Whether the expectations of an output are taken over the R latents, these being fewer."""
+    many = len(likelihood.latent) > max(R, 2)
+    return isinstance(likelihood, Categorical) and many and rules.joint
 
 
 def at_observations(
@@ -90,14 +110,61 @@ def at_observations(
     mean: Float[Array, "N R"],
     variance: Float[Array, "N R"],
     batch: Batch,
-) -> list[tuple[Float[Array, "n J"], Float[Array, "n J J"]]]:
-    """q(f_d) at every observation of every output, from the latents' marginals at the rows."""
+    rules: Rules,
+) -> list[Functions | Latents]:
+    """What each output's expectations are taken over, from the latents' marginals at the rows."""
     W, b = parameters.prior.W, parameters.prior.b
     both = jnp.concatenate([mean, variance], axis=1)
-    return [
-        parameter_functions(W[d], b[d], *jnp.split(both[seen.row], 2, axis=1))
-        for d, seen in zip(parameters.slices, batch.outputs, strict=True)
-    ]
+    result: list[Functions | Latents] = []
+    for d, likelihood, seen in zip(
+        parameters.slices, parameters.likelihoods, batch.outputs, strict=True
+    ):
+        m, v = jnp.split(both[seen.row], 2, axis=1)
+        if is_wide(likelihood, W.shape[1], rules):
+            result.append(Latents(jnp.zeros((len(m), len(likelihood.latent)), m.dtype), m, v))
+        else:
+            result.append(Functions(*parameter_functions(W[d], b[d], m, v)))
+    return result
+
+
+def expected_log_likelihood(
+    parameters: Parameters,
+    at: Sequence[Functions | Latents],
+    batch: Batch,
+    rules: Rules,
+    key: Array | None = None,
+) -> Float[Array, ""]:
+    """Σ_d Σ_n E[log p(y_dn | f_d)], given what `at_observations` found."""
+    W, b = parameters.prior.W, parameters.prior.b
+    total = jnp.zeros(())
+    for d, likelihood, here, seen in zip(
+        parameters.slices, parameters.likelihoods, at, batch.outputs, strict=True
+    ):
+        if isinstance(here, Functions):
+
+            def over_functions(y, m, C, given, of=likelihood):
+                C = C if rules.joint else C * jnp.eye(len(m), dtype=C.dtype)
+                return of.at(given).expectation(y, m, C, rules.expectation, key)
+
+            expectation = jax.vmap(over_functions)(seen.y, *here, seen.given)
+        else:
+
+            def over_latents(row, of=likelihood, W=W[d], b=b[d]):
+                y, shift, m, v = row
+                return expect(
+                    lambda u: of.log_prob(y, b + shift + W @ u),
+                    *(m, jnp.diag(v), rules.expectation, key),
+                )
+
+            rows = max(1, LARGEST_WIDE // len(likelihood.latent))
+            if len(seen.y) <= rows:
+                expectation = jax.vmap(over_latents)((seen.y, *here))
+            else:  # some rows at a time, and once more for the gradient
+                expectation = jax.lax.map(
+                    jax.checkpoint(over_latents), (seen.y, *here), batch_size=rows
+                )
+        total += seen.scale * jnp.sum(jnp.where(seen.seen, seen.weight * expectation, 0.0))
+    return total
 
 
 def elbo(
@@ -110,5 +177,5 @@ def elbo(
 ) -> Float[Array, ""]:
     """The bound L; on a mini-batch, an unbiased estimate of it."""
     mean, variance = marginals(parameters.prior.project(batch.X, jitter), q)
-    f = at_observations(parameters, mean, variance, batch)
-    return expected_log_likelihood(parameters.likelihoods, f, batch, rules, key) - kl(q)
+    at = at_observations(parameters, mean, variance, batch, rules)
+    return expected_log_likelihood(parameters, at, batch, rules, key) - kl(q)

@@ -57,12 +57,16 @@ class Observations(eqx.Module):
         row: the row of the batch's inputs at which each value was seen.
         y: the values; where `seen` is false, any value in the support.
         seen: which of them count.
+        weight: how many times each counts.
+        given: the arguments that come with each, by name.
         scale: what a sum over them is multiplied by to estimate the sum over all data.
     """
 
     row: Int[Array, " n"]
     y: Float[Array, " n"]
     seen: Bool[Array, " n"]
+    weight: Float[Array, " n"]
+    given: dict[str, Float[Array, " n"]]
     scale: Float[Array, ""]
 
 
@@ -85,9 +89,13 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
             jnp.asarray(padded(row)),
             jnp.asarray(padded(y[seen])),
             jnp.asarray(np.arange(_roomy(len(row))) < len(row)),
+            jnp.asarray(padded(weight[seen])),
+            {name: jnp.asarray(padded(column[seen])) for name, column in given.items()},
             jnp.asarray(1.0),
         )
-        for row, y, seen in zip(rows, data.values, observed, strict=True)
+        for row, y, weight, given, seen in zip(
+            rows, data.values, data.weights, data.given, observed, strict=True
+        )
     )
     return Batch(jnp.asarray(padded(scaling.apply(distinct))), outputs), scaling
 
@@ -113,12 +121,16 @@ class Block(eqx.Module):
         X: the standardised inputs of the rows at which at least one of them was observed.
         y: their values, one column each, with a harmless value where not seen.
         seen: which values were observed.
+        weight: how many times each counts.
+        given: for each of the outputs, the arguments of its observations by name.
     """
 
     members: tuple[int, ...] = eqx.field(static=True)
     X: Float[Array, "N p"]
     y: Float[Array, "N D"]
     seen: Bool[Array, "N D"]
+    weight: Float[Array, "N D"]
+    given: tuple[dict[str, Float[Array, " N"]], ...]
 
 
 def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
@@ -147,7 +159,19 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         filler = np.array([column[ok][0] for column, ok in zip(y.T, seen.T, strict=True)])
         X = scaling.apply(data.inputs[group[0]][keep])
         y = np.where(seen, y, filler)
-        result.append(Block(tuple(group), *map(jnp.asarray, (X, y, seen))))
+        weight = np.stack([data.weights[d][keep] for d in group], axis=1)
+        given = []
+        for d, ok in zip(group, seen.T, strict=True):
+            first = np.flatnonzero(ok)[0]  # the filler has its own arguments
+            columns = {name: column[keep] for name, column in data.given[d].items()}
+            given.append({n: jnp.asarray(np.where(ok, c, c[first])) for n, c in columns.items()})
+        result.append(
+            Block(
+                tuple(group),
+                *(jnp.asarray(X), jnp.asarray(y), jnp.asarray(seen), jnp.asarray(weight)),
+                tuple(given),
+            )
+        )
     return result, scaling
 
 

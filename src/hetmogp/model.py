@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self
@@ -28,11 +28,12 @@ from .fitting import (
     run_svi,
     run_vem,
 )
+from .inputs import read_inputs
 from .kernels import RBF, Kernel
 from .linalg import session
 from .prediction import Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
-from .tables import Dataset, name_outputs, read, read_inputs
+from .tables import Dataset, argument_values, name_outputs, read
 from .variational import Factors
 
 __all__ = ["HetMOGP", "independent"]
@@ -59,7 +60,8 @@ class HetMOGP(BaseEstimator):
     the same few latent Gaussian processes, so that a well-observed output informs the others.
 
     Args:
-        likelihoods: one per output, as a list or as a dict by output name.
+        likelihoods: one per output, as a list or as a dict by output name. "auto", for all or as an
+            entry of the dict, lets `discover` choose.
         kernel: of the latents; one for all, or a list of one per latent. RBF by default.
         latents: Q, the number of latent processes. Those not needed end with weights near zero.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
@@ -94,6 +96,7 @@ class HetMOGP(BaseEstimator):
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
+        discovery_: with "auto", what `discover` found.
         output_names_: the outputs, in order.
         likelihoods_: the fitted likelihoods by output name; `.constants` of each has what was
             learned besides functions, such as a noise scale.
@@ -175,7 +178,7 @@ class HetMOGP(BaseEstimator):
         """
         began = time.perf_counter()
         self._check_options()
-        named = name_outputs(self.likelihoods, Y)
+        named = name_outputs(self._chosen(X, Y), Y)
         data = read(named, X, Y)
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
@@ -185,9 +188,38 @@ class HetMOGP(BaseEstimator):
         self.fit_seconds_ = time.perf_counter() - began
         return self
 
+    def _chosen(self, X: Any, Y: Any) -> Any:
+        """The likelihoods, those that are to be found ("auto") found by `discover`."""
+        wanted = self.likelihoods
+        if isinstance(wanted, str) and wanted == "auto":
+            outputs = None
+        elif isinstance(wanted, Mapping) and any(of == "auto" for of in wanted.values()):
+            outputs = [str(name) for name, of in wanted.items() if isinstance(of, str)]
+        else:
+            return wanted
+        from .discovery import discover  # it fits models itself
+
+        found = discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress)
+        self.discovery_ = found
+        for name, why in found.left_out.items():
+            warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
+        if outputs is None:
+            chosen = dict(found)
+        else:
+            every = {str(name): found.get(str(name), of) for name, of in wanted.items()}
+            chosen = {name: of for name, of in every.items() if name not in found.left_out}
+        if not chosen:
+            raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
+        return chosen
+
     def _learn(self, data: Dataset, progress: Progress) -> tuple[Fit, Scaling]:
         """Prepare the data, choose a method and run it. Outputs come in order of their names."""
-        values = [y[seen] for y, seen in zip(data.values, data.observed(), strict=True)]
+        observed_at = data.observed()
+        values = [y[seen] for y, seen in zip(data.values, observed_at, strict=True)]
+        given = [
+            {name: column[seen] for name, column in columns.items()}
+            for columns, seen in zip(data.given, observed_at, strict=True)
+        ]
         observed = sum(map(len, values))
         kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
         rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
@@ -213,6 +245,7 @@ class HetMOGP(BaseEstimator):
                 data.names,
                 data.likelihoods,
                 values,
+                given,
                 kernels,
                 ranks,
                 Z,
@@ -368,12 +401,20 @@ class HetMOGP(BaseEstimator):
         parameters, q = self._fitted()
         return latents_at(parameters, q, self._jitter, self._scaling.apply(X))
 
-    def predict(self, X: Any, outputs: str | Sequence[str] | None = None) -> Prediction:
+    def predict(
+        self,
+        X: Any,
+        outputs: str | Sequence[str] | None = None,
+        given: Mapping[str, Any] | pd.DataFrame | None = None,
+    ) -> Prediction:
         """Predictive distributions at new inputs.
 
         Args:
             X: the inputs, (N, p); a frame must have the columns of the fit.
             outputs: the outputs to predict; all of them by default.
+            given: the columns that likelihoods take beside their outputs, by name: a number for
+                all rows or one per row, such as `{"population": 1000}`. What is not given is one:
+                a rate per unit of exposure, a proportion of one trial.
         """
         check_is_fitted(self, "elbo_")
         table, _ = read_inputs(X, self._columns)
@@ -382,10 +423,40 @@ class HetMOGP(BaseEstimator):
             if name not in self.likelihoods_:
                 raise ValueError(f"no output {name!r}; there are {', '.join(self.output_names_)}")
         index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+        return self._predict(table, chosen, self._given(given, len(table)), index)
+
+    def _given(self, given: Any, N: int) -> dict[str, dict[str, np.ndarray]]:
+        """The arguments of each output at N inputs, from columns that the user gave."""
+        table = {} if given is None else {str(key): given[key] for key in given}
+        needed = {c for of in self.likelihoods_.values() for c in dict(of.columns).values()}
+        unknown = [] if isinstance(given, pd.DataFrame) else sorted(set(table) - needed)
+        if unknown:
+            known = f"those in use are {sorted(needed)}" if needed else "no output takes any"
+            raise ValueError(f"given has {unknown[0]!r}, which no likelihood asks for; {known}")
+        result = {}
+        for name, of in self.likelihoods_.items():
+            result[name] = {
+                argument: argument_values(
+                    *(name, argument, column, of.arguments[argument]),
+                    np.full(N, table[column]) if np.ndim(table[column]) == 0 else table[column],
+                    N,
+                )
+                for argument, column in of.columns
+                if column in table
+            }
+        return result
+
+    def _predict(
+        self,
+        table: np.ndarray,
+        outputs: Sequence[str],
+        given: Mapping[str, Mapping[str, np.ndarray]],
+        index: pd.Index | None = None,
+    ) -> Prediction:
         with session(self.dtype):
             parameters, _ = self._fitted()
             latents = self._latents_at(table)
-            return Prediction(parameters, self._order, chosen, latents, index, self.dtype)
+            return Prediction(parameters, self._order, outputs, latents, given, index, self.dtype)
 
     def parameter_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (N, J) and covariance (N, J, J) of the parameter functions at each row.
@@ -415,14 +486,16 @@ class HetMOGP(BaseEstimator):
         check_is_fitted(self, "elbo_")
         data = read(self.likelihoods_, X, Y, self._columns)
         result = {}
-        for name, inputs, y in zip(data.names, data.inputs, data.values, strict=True):
+        for name, inputs, y, given in zip(
+            data.names, data.inputs, data.values, data.given, strict=True
+        ):
             seen = ~np.isnan(y)
-            values = self.likelihoods_[name].decode(y[seen])
-            result[name] = (
-                self.predict(inputs[seen], [name])[name].log_prob(values)
-                if seen.any()
-                else np.empty(0)
-            )
+            result[name] = np.empty(0)
+            if seen.any():
+                here = {argument: column[seen] for argument, column in given.items()}
+                values = self.likelihoods_[name].decode(y[seen])
+                prediction = self._predict(inputs[seen], [name], {name: here})
+                result[name] = prediction[name].log_prob(values)
         return result
 
     def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
@@ -459,6 +532,8 @@ def _by_name(data: Dataset) -> Dataset:
         likelihoods=[data.likelihoods[d] for d in order],
         inputs=[data.inputs[d] for d in order],
         values=[data.values[d] for d in order],
+        given=[data.given[d] for d in order],
+        weights=[data.weights[d] for d in order],
     )
 
 

@@ -15,9 +15,18 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from .bound import Parameters, parameter_functions
+from .bound import Parameters
 from .data import padded
-from .likelihoods import Bernoulli, Categorical, Likelihood
+from .likelihoods import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Classes,
+    Count,
+    Likelihood,
+    VonMises,
+    ZeroOneInflatedBeta,
+)
 from .linalg import compiled, session
 from .predictive import distribution_function, log_density, moments, nodes, quantile
 from .tables import observe
@@ -28,17 +37,17 @@ __all__ = ["OutputPrediction", "Prediction", "latents_at"]
 CHUNK = 2048  # rows at a time: memory is bounded by this, not by the number of inputs
 
 
-def rowwise(f: Callable, *arrays: np.ndarray) -> Any:
-    """Apply a compiled function of whole columns to `CHUNK` rows at a time."""
-    N = len(arrays[0])
+def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
+    """Apply a compiled function of whole columns (or dicts of them), some rows at a time."""
+    N = len(jax.tree.leaves(arrays)[0])
     if N == 0:  # one row of anything has the right shape; keep none of it
-        one = rowwise(f, *(np.zeros((1, *np.shape(a)[1:])) for a in arrays))
-        return jax.tree.map(lambda a: a[:0], one)
+        one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:])), arrays)
+        return jax.tree.map(lambda a: a[:0], rowwise(f, *one))
     parts = []
-    for begin in range(0, N, CHUNK):
-        rows = [np.asarray(a[begin : begin + CHUNK]) for a in arrays]
-        n = len(rows[0])
-        out = f(*(jnp.asarray(padded(row)) for row in rows))
+    for begin in range(0, N, chunk):
+        rows = jax.tree.map(lambda a, begin=begin: np.asarray(a[begin : begin + chunk]), arrays)
+        n = len(jax.tree.leaves(rows)[0])
+        out = f(*jax.tree.map(lambda row: jnp.asarray(padded(row)), rows))
         parts.append(jax.tree.map(lambda a, n=n: np.asarray(a)[:n], out))
     return jax.tree.map(lambda *chunks: np.concatenate(chunks), *parts)
 
@@ -55,42 +64,57 @@ def latents_at(
     return rowwise(lambda rows: _latents(parameters, q, jnp.asarray(jitter), rows), X)
 
 
-@compiled
-def _moments(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array]:
-    return jax.vmap(lambda m, C: moments(likelihood, m, C))(mean, cov)
+def _factors(W: Array, b: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Mean of f = b + W u at each row, and a factor W diag(√v) of its covariance."""
+    return b + mean @ W.T, W * jnp.sqrt(variance)[:, None, :]
+
+
+# Each of these takes the arguments of the observations, `given`, row by row with the rest.
 
 
 @compiled
-def _log_density(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
-    return jax.vmap(lambda y, m, C: log_density(likelihood, y, m, C))(y, mean, cov)
+def _moments(likelihood: Likelihood, given: dict, mean: Array, factor: Array) -> Any:
+    return jax.vmap(lambda g, *f: moments(likelihood.at(g), *f))(given, mean, factor)
 
 
 @compiled
-def _distribution(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
-    return jax.vmap(lambda y, m, C: distribution_function(likelihood, y, m, C))(y, mean, cov)
-
-
-@compiled
-def _quantile(likelihood, level, mean, cov, guess, width) -> Array:
-    return jax.vmap(lambda m, C, g, w: quantile(likelihood, level, m, C, g, w))(
-        mean, cov, guess, width
+def _log_density(likelihood: Likelihood, given: dict, mean: Array, factor: Array, y: Array) -> Any:
+    return jax.vmap(lambda g, m, F, y: log_density(likelihood.at(g), y, m, F))(
+        given, mean, factor, y
     )
 
 
 @compiled
-def _probabilities(likelihood: Any, mean: Array, cov: Array) -> Array:
-    def one(mean: Array, cov: Array) -> Array:
-        f, weights = nodes(likelihood, mean, cov)
-        return weights @ jax.vmap(likelihood.probabilities)(f)
-
-    return jax.vmap(one)(mean, cov)
+def _distribution(likelihood: Likelihood, given: dict, mean: Array, factor: Array, y: Array) -> Any:
+    return jax.vmap(lambda g, m, F, y: distribution_function(likelihood.at(g), y, m, F))(
+        given, mean, factor, y
+    )
 
 
 @compiled
-def _draw(likelihood: Likelihood, key: Array, f: Float[Array, "n N J"]) -> Float[Array, "n N"]:
+def _quantile(likelihood, level, given, mean, factor, guess, width) -> Array:
+    return jax.vmap(lambda g, *row: quantile(likelihood.at(g), level, *row))(
+        given, mean, factor, guess, width
+    )
+
+
+@compiled
+def _probabilities(likelihood: Any, mean: Array, factor: Array) -> Array:
+    def one(mean: Array, factor: Array) -> Array:
+        f, weights = nodes(likelihood, mean, factor)
+        return weights @ jax.vmap(likelihood.probabilities)(f)
+
+    return jax.vmap(one)(mean, factor)
+
+
+@compiled
+def _draw(
+    likelihood: Likelihood, given: dict, key: Array, f: Float[Array, "n N J"]
+) -> Float[Array, "n N"]:
     n, N, _ = f.shape
     keys = jax.random.split(key, (n, N))
-    return jax.vmap(jax.vmap(likelihood.sample))(keys, f)
+    one = jax.vmap(lambda g, key, f: likelihood.at(g).sample(key, f))
+    return jax.vmap(one, (None, 0, 0))(given, keys, f)
 
 
 # -- what users hold -------------------------------------------------------------------------------
@@ -99,22 +123,39 @@ def _draw(likelihood: Likelihood, key: Array, f: Float[Array, "n N J"]) -> Float
 class OutputPrediction:
     """The predictive distribution of one output, one entry per input row."""
 
-    def __init__(self, name: str, likelihood: Likelihood, f: tuple, of: "Prediction"):
-        self.name, self.likelihood = name, likelihood
-        self._mean, self._cov = f
-        self._of = of
+    def __init__(
+        self,
+        name: str,
+        likelihood: Likelihood,
+        given: dict[str, np.ndarray],
+        f: tuple[np.ndarray, np.ndarray],
+        of: "Prediction",
+    ):
+        self.name, self.likelihood, self.given = name, likelihood, given
+        self._f, self._of = f, of
 
     def __len__(self) -> int:
-        return len(self._mean)
+        return len(self._f[0])
 
     def __repr__(self) -> str:
         return f"<prediction of {self.name!r} ({self.likelihood!r}) at {len(self)} inputs>"
 
+    def _rowwise(self, f: Callable, *arrays: np.ndarray, at: Any = slice(None)) -> Any:
+        """f(likelihood, arguments, mean and factor of f, arrays), a chunk of rows at a time."""
+        rows = jax.tree.map(lambda a: a[at], (self.given, *self._f))
+        many = max(1, len(self.likelihood.latent) // 2)
+        with self._of.session():
+            return rowwise(
+                lambda *rows: f(self.likelihood, *rows),
+                *rows,
+                *arrays,
+                chunk=max(CHUNK // many, 32),
+            )
+
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         self._need_order("mean or variance")
-        with self._of.session():
-            return rowwise(lambda m, C: _moments(self.likelihood, m, C), self._mean, self._cov)
+        return self._rowwise(_moments)
 
     @property
     def mean(self) -> np.ndarray:
@@ -134,46 +175,77 @@ class OutputPrediction:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """P(y = class) at each input, (N, K), in the order of the likelihood's `classes`."""
-        if not isinstance(self.likelihood, Bernoulli | Categorical):
+        if not isinstance(self.likelihood, Bernoulli | Classes):
             raise AttributeError(
                 f"output {self.name!r} is {type(self.likelihood).__name__}, which has no classes"
             )
         if isinstance(self.likelihood, Bernoulli):
             return np.stack([1.0 - self.mean, self.mean], axis=1)
-        with self._of.session():
-            return rowwise(
-                lambda m, C: _probabilities(self.likelihood, m, C), self._mean, self._cov
+        return self._rowwise(lambda of, given, *f: _probabilities(of, *f))
+
+    @cached_property
+    def prob_zero(self) -> np.ndarray:
+        """P(y = 0) at each input, for counts and for proportions that reach 0."""
+        if not (isinstance(self.likelihood, Count | Binomial | Bernoulli | ZeroOneInflatedBeta)):
+            raise AttributeError(
+                f"output {self.name!r} is {type(self.likelihood).__name__}, for which P(y = 0) "
+                "has no meaning"
             )
+        return np.exp(self.log_prob(np.zeros(len(self))))
 
     def quantile(self, q: float | Sequence[float]) -> np.ndarray:
         """The q-quantile at each input: shape (N,), or (k, N) for k levels.
 
-        For counts and other whole numbers, the smallest value whose probability of not being
-        exceeded reaches q.
+        For counts, classes in order and other whole numbers, the smallest value whose probability
+        of not being exceeded reaches q. For a likelihood without a distribution function, the
+        quantile of 4,000 samples.
         """
         self._need_order("quantiles")
         levels = np.atleast_1d(np.asarray(q, float))
         if not levels.size or not np.all((levels > 0) & (levels < 1)):
             raise ValueError(f"quantile levels must lie strictly between 0 and 1, not {q}")
-        guess = np.where(np.isfinite(self.mean), self.mean, 0.0)
-        width = np.where(np.isfinite(self.std) & (self.std > 0), self.std, np.abs(guess) + 1.0)
+        if not self.likelihood.has_cdf:
+            found = np.quantile(self.sample(4000), levels, axis=0, method="inverted_cdf")
+        else:
+            found = self._invert(levels, self.likelihood, *self._f)
+        found = self.likelihood.decode(found)
+        return found[0] if np.ndim(q) == 0 else found
+
+    def _invert(
+        self, levels: np.ndarray, likelihood: Likelihood, mean: np.ndarray, factor: np.ndarray
+    ) -> np.ndarray:
+        """Quantiles from the mixed distribution function."""
+        centre, spread = self._moments
+        guess = np.where(np.isfinite(centre), centre, 0.0)
+        width = np.where(np.isfinite(spread) & (spread > 0), np.sqrt(spread), np.abs(guess) + 1.0)
+        guess = np.clip(guess, *likelihood.ends)
         with self._of.session():
-            found = [
-                rowwise(
-                    lambda *rows, level=level: _quantile(
-                        self.likelihood, jnp.asarray(level), *rows
-                    ),
-                    *(self._mean, self._cov, guess, width),
-                )
-                for level in levels
-            ]
-        return found[0] if np.ndim(q) == 0 else np.stack(found)
+            return np.stack(
+                [
+                    rowwise(
+                        lambda *rows, level=level: _quantile(likelihood, jnp.asarray(level), *rows),
+                        *(self.given, mean, factor, guess, width),
+                    )
+                    for level in levels
+                ]
+            )
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the central interval that holds y with this probability."""
+        """Lower and upper ends of the central interval that holds y with this probability.
+
+        For an angle, the ends of the arc around the mean direction.
+        """
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, not {level}")
-        lower, upper = self.quantile([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+        tails = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+        if isinstance(self.likelihood, VonMises):  # turned so that the mean direction is zero
+            c, s = np.cos(self.mean), np.sin(self.mean)
+            turn = np.stack([np.stack([c, s], axis=1), np.stack([-s, c], axis=1)], axis=1)
+            mean, factor = self._f
+            turned = np.einsum("nij,nj->ni", turn, mean), turn @ factor
+            lower, upper = self.mean + self._invert(tails, self.likelihood, *turned)
+        else:
+            lower, upper = self.quantile(tails.tolist())
         return lower, upper
 
     def cdf(self, y: Any) -> np.ndarray:
@@ -181,23 +253,27 @@ class OutputPrediction:
         self._need_order("a distribution function")
         return self._at(y, _distribution)
 
+    def survival(self, t: float | Sequence[float] | np.ndarray) -> np.ndarray:
+        """S(t) = P(Y > t) at each input: shape (N,), or (k, N) for k times."""
+        self._need_order("a survival function")
+        times = np.atleast_1d(np.asarray(t, float))
+        if times.ndim != 1 or not np.isfinite(times).all():
+            raise ValueError(f"t must be a finite number or a sequence of them, not {t!r}")
+        found = np.stack([1.0 - self._rowwise(_distribution, np.full(len(self), s)) for s in times])
+        return found[0] if np.ndim(t) == 0 else found
+
     def log_prob(self, y: Any) -> np.ndarray:
         """The log predictive density (or probability) of a value at each input; NaN if missing."""
         return self._at(y, _log_density)
 
     def _at(self, y: Any, f: Callable) -> np.ndarray:
-        numbers = observe(self.name, self.likelihood, y)[1]
-        if len(numbers) != len(self):
-            raise ValueError(
-                f"output {self.name!r}: {len(numbers)} values for {len(self)} predicted inputs"
-            )
+        if np.ndim(y) == 0 or len(y) != len(self):
+            many = "one value" if np.ndim(y) == 0 else f"{len(y)} values"
+            raise ValueError(f"output {self.name!r}: {many} for {len(self)} predicted inputs")
+        numbers = observe(self.name, self.likelihood, y, self.given)[1]
         seen = ~np.isnan(numbers)
         result = np.full(len(numbers), np.nan)
-        with self._of.session():
-            result[seen] = rowwise(
-                lambda *rows: f(self.likelihood, *rows),
-                *(numbers[seen], self._mean[seen], self._cov[seen]),
-            )
+        result[seen] = self._rowwise(f, numbers[seen], at=seen)
         return result
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
@@ -220,6 +296,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         names: Sequence[str],
         order: Sequence[str],
         latents: tuple[np.ndarray, np.ndarray],
+        given: Mapping[str, Mapping[str, np.ndarray]],
         index: pd.Index | None,
         dtype: str,
     ):
@@ -231,10 +308,9 @@ class Prediction(Mapping[str, OutputPrediction]):
             for name in order:
                 d = self._names.index(name)
                 part = parameters.slices[d]
-                f = rowwise(
-                    lambda m, v, part=part: parameter_functions(W[part], b[part], m, v), *latents
-                )
-                self._outputs[name] = OutputPrediction(name, parameters.likelihoods[d], f, self)
+                f = rowwise(lambda m, v, part=part: _factors(W[part], b[part], m, v), *latents)
+                likelihood, beside = parameters.likelihoods[d], dict(given.get(name, {}))
+                self._outputs[name] = OutputPrediction(name, likelihood, beside, f, self)
 
     def session(self) -> Any:
         """The numerical context of the model this came from."""
@@ -272,22 +348,27 @@ class Prediction(Mapping[str, OutputPrediction]):
                 part, likelihood = self._parameters.slices[d], self._parameters.likelihoods[d]
                 f = prior.b[part] + u @ prior.W[part].T
                 own = jax.random.fold_in(key, zlib.crc32(name.encode()))
-                draws[name] = likelihood.decode(np.asarray(_draw(likelihood, own, f)))
+                beside = jax.tree.map(jnp.asarray, self[name].given)
+                draws[name] = likelihood.decode(np.asarray(_draw(likelihood, beside, own, f)))
         return draws
 
     def to_frame(self, interval: float = 0.9) -> pd.DataFrame:
         """One row per input: mean, standard deviation and interval of each output.
 
-        A categorical output has its most probable class and the probability of each class instead.
+        An output with classes has its most probable class and the probability of each instead. One
+        that takes an exposure or a number of trials has a column that says which was assumed.
         """
-        columns: dict[str, np.ndarray] = {}
+        columns: dict[str, Any] = {}
         for name, output in self.items():
             likelihood = output.likelihood
-            if isinstance(likelihood, Categorical):
-                assert likelihood.classes is not None
+            for argument, _ in likelihood.columns:
+                if argument != "event":  # a prediction is of the time itself
+                    assumed = output.given.get(argument, 1.0)
+                    columns[f"{name}_{argument}"] = np.broadcast_to(assumed, len(output))
+            if isinstance(likelihood, Classes):
                 best = output.probabilities.argmax(axis=1)
                 columns[name] = likelihood.decode(best)
-                for label, p in zip(likelihood.classes, output.probabilities.T, strict=True):
+                for label, p in zip(likelihood.classes or (), output.probabilities.T, strict=True):
                     columns[f"{name}_{label}"] = p
             else:
                 columns[f"{name}_mean"] = output.mean

@@ -1,4 +1,6 @@
-"""The predictive distribution of one output at one input: p(y) = ∫ p(y | f) N(f; mean, cov) df.
+"""The predictive distribution of one output at one input: p(y) = ∫ p(y | f) N(f; mean, C) df.
+
+The covariance of f comes as a factor, C = F Fᵀ with F = W_d diag(√v_u): it has a column per latent.
 
 Where a likelihood offers it in closed form (`mixture`, `predictive_moments`) that is used; else
 densities come from quadrature centred on the integrand, moments and distribution functions from
@@ -10,44 +12,69 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, VonMises
 from .likelihoods.real import normal_log_density
 from .quadrature import place, root, standard_nodes
 
 __all__ = ["distribution_function", "log_density", "moments", "nodes", "quantile"]
 
 
-def nodes(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array]:
-    """Values of f and their weights, standing for N(mean, cov)."""
-    J = len(likelihood.latent)
-    points, weights = standard_nodes(J, n={1: 64, 2: 20}.get(J, 512))
-    return place(points, mean, cov), weights
+def nodes(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, Array]:
+    """Values of f and their weights, standing for N(mean, factor factorᵀ).
+
+    One or two parameter functions have a grid of their own; more of them follow from nodes for the
+    latents behind them, whose number does not grow with that of the classes.
+    """
+    J, R = factor.shape
+    if J <= 2:
+        points, weights = standard_nodes(J, n={1: 64, 2: 20}[J])
+        return place(points, mean, factor @ factor.T), weights
+    points, weights = standard_nodes(R, n={1: 64, 2: 20, 3: 11}.get(R, 512))
+    return mean + points @ factor.T, weights
 
 
-def moments(likelihood: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array]:
+def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, Array]:
     """Mean and variance of y: E[E[y|f]] and E[var(y|f)] + var(E[y|f])."""
-    closed = likelihood.predictive_moments(mean, cov) if likelihood.is_default else None
+    closed = (
+        likelihood.predictive_moments(mean, factor @ factor.T) if likelihood.is_default else None
+    )
     if closed is not None:
         return closed
-    f, weights = nodes(likelihood, mean, cov)
+    f, weights = nodes(likelihood, mean, factor)
+    if isinstance(likelihood, VonMises):
+        cosine, sine = weights @ jax.vmap(likelihood.mean_vector)(f)
+        return jnp.arctan2(sine, cosine), -jnp.log(cosine**2 + sine**2)
     inner_mean, inner_variance = jax.vmap(likelihood.mean)(f), jax.vmap(likelihood.variance)(f)
     expected = weights @ inner_mean
     return expected, weights @ (inner_variance + (inner_mean - expected) ** 2)
 
 
-def log_density(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
-    """Log ∫ p(y | f) N(f; mean, cov) df."""
-    mixture = likelihood.mixture(mean, cov)
+def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
+    """Log ∫ p(y | f) N(f; mean, factor factorᵀ) df."""
+    cov = factor @ factor.T
+    mixture = likelihood.mixture(mean, cov) if len(mean) <= 2 else None
     if mixture is not None:
         weights, centres, variances = mixture
-        return logsumexp(normal_log_density(y, centres, variances), b=weights)
-    if len(likelihood.latent) <= 2:
+        z, log_slope = _warped(likelihood, y)
+        density = logsumexp(normal_log_density(z, centres, variances), b=weights) + log_slope
+        if "event" not in likelihood.given:
+            return density
+        longer = logsumexp(log_ndtr((centres - z) / jnp.sqrt(variances)), b=weights)
+        return jnp.where(jnp.asarray(likelihood.given["event"]) > 0, density, longer)
+    if len(mean) <= 2:
         return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
-    f, weights = nodes(likelihood, mean, cov)
+    f, weights = nodes(likelihood, mean, factor)
     return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
+
+
+def _warped(likelihood: Likelihood, y: Array) -> tuple[Array, Array]:
+    """y on the scale of the likelihood's mixture, and the log of that scale's slope."""
+    if likelihood.warp is None:
+        return y, jnp.zeros_like(y)
+    return likelihood.warp.forward(y), likelihood.warp.log_slope(y)
 
 
 def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
@@ -93,28 +120,29 @@ def _even_nodes(*counts: int) -> tuple[np.ndarray, np.ndarray]:
     return points[heavy], mass[heavy] / mass[heavy].sum()
 
 
-def distribution_function(likelihood: Likelihood, y: Array, mean: Array, cov: Array) -> Array:
+def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
     """P(Y ≤ y), f integrated out."""
-    mixture = likelihood.mixture(mean, cov)
+    J, cov = len(mean), factor @ factor.T
+    mixture = likelihood.mixture(mean, cov) if J <= 2 else None
     if mixture is not None:
         weights, centres, variances = mixture
-        return weights @ ndtr((y - centres) / jnp.sqrt(variances))
-    J = len(likelihood.latent)
+        z = _warped(likelihood, jnp.clip(y, *likelihood.ends))[0]
+        return weights @ ndtr((z - centres) / jnp.sqrt(variances))
     if J <= 2:
         points, weights = map(jnp.asarray, _even_nodes(*{1: (193,), 2: (45, 17)}[J]))
+        f = place(points, mean, cov)
     else:
-        points, weights = standard_nodes(J)
-    f = place(points, mean, cov)
+        f, weights = nodes(likelihood, mean, factor)
     return weights @ jax.vmap(lambda f: likelihood.cdf(y, f))(f)
 
 
 def quantile(
-    likelihood: Likelihood, level: Array, mean: Array, cov: Array, guess: Array, width: Array
+    likelihood: Likelihood, level: Array, mean: Array, factor: Array, guess: Array, width: Array
 ) -> Array:
     """The smallest attainable y with P(Y ≤ y) ≥ level, between brackets grown from a guess."""
 
     def above(y: Array) -> Array:
-        return distribution_function(likelihood, y, mean, cov) - level
+        return distribution_function(likelihood, y, mean, factor) - level
 
     if likelihood.discrete:
         whole = jnp.ceil(jnp.maximum(guess, 0.0)) + 1.0
@@ -135,8 +163,9 @@ def quantile(
 
         def further(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             y, _, step = state
-            y = y + direction * step
-            return y, above(y), 2.0 * step
+            y = jnp.clip(y + direction * step, lowest, highest)
+            stop = (y == lowest) if direction < 0 else (y == highest)
+            return y, above(y), jnp.where(stop, jnp.inf, 2.0 * step)
 
         y, value, _ = jax.lax.while_loop(unfinished, further, (guess, above(guess), width))
         return y, value
@@ -163,11 +192,13 @@ def quantile(
     def wide(state) -> Array:
         low, _, high, f_high, _, n = state
         precise = (high - low) <= 1e-7 * (jnp.abs(high) + jnp.abs(low) + width * 1e-3)
-        return ~precise & (n < 80) & (f_high != 0)
+        return ~precise & (n < 80) & (f_high != 0) & ~at_lowest
 
+    lowest, highest = likelihood.ends
     low, f_low = grow(-1.0)
     high, f_high = grow(1.0)
-    low, _, high, f_high, _, _ = jax.lax.while_loop(
+    at_lowest = f_low >= 0  # so much probability at the lowest value itself
+    _, _, found, _, _, _ = jax.lax.while_loop(
         wide, narrow, (low, f_low, high, f_high, jnp.zeros((), int), 0)
     )
-    return jnp.where(f_high == 0, high, 0.5 * (low + high))
+    return jnp.where(at_lowest, low, found)

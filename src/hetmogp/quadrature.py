@@ -1,6 +1,6 @@
 """Expectations under a small Gaussian: E[h(f)], f ~ N(mean, cov).
 
-One parameter function: Gauss–Hermite. Two: a product of Gauss–Hermite rules, turned to the
+One variable: Gauss–Hermite. Two or three: a product of Gauss–Hermite rules, turned to the
 covariance. More: quasi-Monte Carlo, by Sobol points and their mirror images, whose cost grows with
 the number of points only.
 """
@@ -21,7 +21,9 @@ __all__ = ["Expectation", "constant", "expect", "gauss_hermite", "place", "stand
 Expectation = Literal["auto", "quadrature", "montecarlo"]
 
 SOBOL_POINTS = 128  # a power of two, and as many mirror images
-LARGEST_GRID = 3  # a product grid over more parameter functions than this is refused
+FIXED_SOBOL_POINTS = 1024  # where the points are fixed, so that no average over steps helps
+LARGEST_GRID = 3  # a product grid over more variables than this is refused
+GRID_NODES = {1: 20, 2: 12, 3: 7}  # per variable
 
 
 def constant(values: np.ndarray) -> Array:
@@ -42,7 +44,8 @@ def _grid(dimension: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     points = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
     mass = np.prod(np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), axis=-1), axis=-1)
     points, mass = points.reshape(-1, dimension), mass.reshape(-1)
-    heavy = mass > 1e-12 * mass.max()  # the corners of a product grid weigh nothing
+    least = 1e-12 if dimension <= 2 else 1e-5
+    heavy = mass > least * mass.max()  # the corners of a product grid weigh nothing
     return points[heavy], mass[heavy] / mass[heavy].sum()
 
 
@@ -54,7 +57,7 @@ def _sobol(dimension: int, n: int) -> np.ndarray:
 
 def is_grid(dimension: int, method: Expectation) -> bool:
     """Whether nodes form a grid; otherwise they are quasi-Monte Carlo points."""
-    return method == "quadrature" or (method == "auto" and dimension <= 2)
+    return method == "quadrature" or (method == "auto" and dimension <= LARGEST_GRID)
 
 
 def standard_nodes(
@@ -67,7 +70,7 @@ def standard_nodes(
 
     Args:
         dimension: how many parameter functions one observation depends on.
-        method: "auto" takes a grid up to two variables and quasi-Monte Carlo beyond.
+        method: "auto" takes a grid up to three variables and quasi-Monte Carlo beyond.
         key: shifts the quasi-Monte Carlo points at random, which makes them unbiased; without it
             they are fixed, so that an objective is a deterministic function.
         n: nodes per variable of a grid; mirrored pairs of points otherwise.
@@ -78,7 +81,7 @@ def standard_nodes(
             'parameter functions; use expectation="auto" or "montecarlo"'
         )
     if is_grid(dimension, method):
-        grid, mass = _grid(dimension, n or {1: 20, 2: 12}.get(dimension, 10))
+        grid, mass = _grid(dimension, n or GRID_NODES[dimension])
         return constant(grid), constant(mass)
     uniform = constant(_sobol(dimension, n or SOBOL_POINTS))
     if key is not None:
@@ -127,13 +130,16 @@ def expect(
     standard deviations; there the gradients are those of the expectation itself, E[∇h] with respect
     to the mean and ½ E[∇²h] with respect to the covariance, at the same points.
     """
-    points, weights = standard_nodes(mean.shape[0], method, key)
-    f = place(points, mean, cov)
-    if is_grid(mean.shape[0], method):
-        return weights @ jax.vmap(h)(f)
+    J = mean.shape[0]
+    if is_grid(J, method):
+        points, weights = standard_nodes(J, method)
+        return weights @ jax.vmap(h)(place(points, mean, cov))
+    n = FIXED_SOBOL_POINTS if key is None else SOBOL_POINTS
+    points, weights = standard_nodes(J, method, key, n)
     fixed = jax.lax.stop_gradient
-    f = fixed(f)
+    f = fixed(place(points, mean, cov))
     slope = fixed(weights @ jax.vmap(jax.grad(h))(f))
-    curvature = fixed(jnp.tensordot(weights, jax.vmap(jax.hessian(h))(f), 1))
+    some = jnp.concatenate([f[:SOBOL_POINTS], f[n : n + SOBOL_POINTS]])  # J times as dear each
+    curvature = fixed(jnp.mean(jax.vmap(jax.hessian(h))(some), axis=0))
     move, spread = mean - fixed(mean), cov - fixed(cov)  # both zero, but not their gradients
     return weights @ jax.vmap(h)(f) + slope @ move + 0.5 * jnp.sum(curvature * spread)

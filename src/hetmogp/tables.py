@@ -1,4 +1,4 @@
-"""Reading what users hand over: arrays, lists, dicts and frames, checked before any computation.
+"""Reading outputs: arrays, lists, dicts and frames, checked before any computation.
 
 Every complaint names the output, the column and the row (counted from 0), says what was found and
 what would be right. Nothing is broadcast, dropped or clipped in silence.
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .likelihoods import Categorical, Likelihood
-from .likelihoods.base import InvalidValueError
+from .inputs import input_of, is_missing, refuse_duplicates, split_inputs
+from .likelihoods import Classes, Likelihood, Ordinal
+from .likelihoods.base import Argument, InvalidValueError
 
-__all__ = ["Dataset", "name_outputs", "observe", "read", "read_inputs"]
+__all__ = ["Dataset", "argument_values", "name_outputs", "observe", "read", "split_outputs"]
 
 RESERVED = "global"
+WEIGHT = Argument("a number >= 0", lambda w: w >= 0)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Dataset:
         likelihoods: one per output, as the data made them (a Categorical knows its classes).
         inputs: one (N_d, p) array per output; outputs that share their inputs share the array.
         values: one (N_d,) array per output.
+        given: the arguments of each output's observations, by name, (N_d,) each.
+        weights: one (N_d,) array per output: how many times each observation counts.
         columns: the names of the p inputs.
     """
 
@@ -35,6 +39,8 @@ class Dataset:
     likelihoods: list[Likelihood]
     inputs: list[np.ndarray]
     values: list[np.ndarray]
+    given: list[dict[str, np.ndarray]]
+    weights: list[np.ndarray]
     columns: list[str]
 
     def observed(self) -> list[np.ndarray]:
@@ -51,7 +57,7 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
     elif isinstance(likelihoods, type) and issubclass(likelihoods, Likelihood):
         raise TypeError(f"write [{likelihoods.__name__}()], with parentheses")
     elif isinstance(likelihoods, Sequence) and not isinstance(likelihoods, str):
-        named = dict(zip(_names_from(Y, len(likelihoods)), likelihoods, strict=True))
+        named = dict(zip(_names_from(Y, likelihoods), likelihoods, strict=True))
     else:
         raise TypeError(
             "likelihoods must be a list such as [Bernoulli(), Poisson()] or a dict from output "
@@ -69,9 +75,12 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
     return named
 
 
-def _names_from(Y: Any, D: int) -> list[str]:
+def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
+    D = len(likelihoods)
     if isinstance(Y, pd.DataFrame | Mapping):
         keys = [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
+        beside = {c for of in likelihoods if isinstance(of, Likelihood) for c in _beside(of)}
+        keys = [key for key in keys if key not in beside]
         if len(keys) != D:
             raise ValueError(
                 f"Y has {len(keys)} columns ({', '.join(keys)}) for {D} likelihoods; give a dict "
@@ -81,6 +90,12 @@ def _names_from(Y: Any, D: int) -> list[str]:
     if isinstance(Y, pd.Series) and D == 1 and Y.name is not None:
         return [str(Y.name)]
     return [f"y{d}" for d in range(D)]
+
+
+def _beside(likelihood: Likelihood) -> list[str]:
+    """The columns an output needs beside its own."""
+    weight = [] if likelihood.weight is None else [likelihood.weight]
+    return [*dict(likelihood.columns).values(), *weight]
 
 
 def read(
@@ -96,22 +111,28 @@ def read(
             fit, and every output must have been observed somewhere.
     """
     names = list(likelihoods)
-    raw = _split_outputs(names, Y)
-    tables = _split_inputs(names, X, columns)
+    raw = split_outputs(names, Y)
+    tables = split_inputs(names, X, columns)
 
-    found, values = [], []
+    found, values, given, weights = [], [], [], []
     for name in names:
-        likelihood, y = observe(name, likelihoods[name], raw[name])
+        column = _column(name, raw[name])
+        beside = _arguments(name, likelihoods[name], Y, column, weighted=columns is None)
+        weight = beside.pop("weight", np.ones(len(column)))
+        likelihood, y = observe(name, likelihoods[name], column, beside)
         inputs = tables[name][0]
         if len(y) != len(inputs):
             raise ValueError(
                 f"output {name!r} has {len(y)} values but its inputs have {len(inputs)} rows"
             )
-        _same_index(name, _input_of(X, name, names), raw[name])
+        _same_index(name, input_of(X, name, names), raw[name])
+        y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
         if columns is None and np.isnan(y).all():
             raise ValueError(f"output {name!r} has no observed value")
         found.append(likelihood)
         values.append(y)
+        given.append(beside)
+        weights.append(weight)
     first = tables[names[0]][1]
     for name in names:
         if tables[name][1] != first:
@@ -119,19 +140,20 @@ def read(
                 f"output {name!r} has inputs {tables[name][1]}, output {names[0]!r} has {first}: "
                 "all outputs need the same inputs"
             )
-    return Dataset(names, found, [tables[name][0] for name in names], values, first)
+    X_d = [tables[name][0] for name in names]
+    return Dataset(names, found, X_d, values, given, weights, first)
 
 
 # -- outputs ---------------------------------------------------------------------------------------
 
 
-def _split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
+def split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
     """One raw column per output."""
     D = len(names)
     if isinstance(Y, pd.DataFrame | Mapping):
         keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
         if isinstance(Y, pd.DataFrame):
-            _refuse_duplicates("Y", [str(key) for key in Y.columns], names)
+            refuse_duplicates("Y", [str(key) for key in Y.columns], names)
         for name in names:
             if name not in keys:
                 raise ValueError(f"Y has no column {name!r}; it has {', '.join(keys)}")
@@ -160,12 +182,6 @@ def _split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
     return dict(zip(names, Y, strict=True))
 
 
-def _refuse_duplicates(what: str, found: list[str], needed: Sequence[str]) -> None:
-    for name in needed:
-        if found.count(name) > 1:
-            raise ValueError(f"{what} has more than one column called {name!r}")
-
-
 def _is_sequence(item: Any) -> bool:
     return isinstance(item, list | tuple | np.ndarray | pd.Series | pd.Index)
 
@@ -183,25 +199,111 @@ def _column(name: str, y: Any) -> pd.Series | np.ndarray:
     return array
 
 
-def observe(name: str, likelihood: Likelihood, y: Any) -> tuple[Likelihood, np.ndarray]:
+def _arguments(
+    name: str, likelihood: Likelihood, Y: Any, y: pd.Series | np.ndarray, weighted: bool
+) -> dict[str, np.ndarray]:
+    """The numbers that come with each value of an output, from their columns of Y.
+
+    Where the value itself is missing they may be missing as well.
+
+    Args:
+        name: the output.
+        likelihood: says which columns it needs.
+        Y: what the user gave as outputs.
+        y: the output's own column.
+        weighted: whether the weight is needed too; it acts on a fit only.
+    """
+    needed = {of: (column, likelihood.arguments[of]) for of, column in likelihood.columns}
+    if weighted and likelihood.weight is not None:
+        needed["weight"] = (likelihood.weight, WEIGHT)
+    if not needed:
+        return {}
+    if not isinstance(Y, pd.DataFrame | Mapping):
+        columns = ", ".join(repr(column) for column, _ in needed.values())
+        raise ValueError(
+            f"output {name!r} needs the column {columns}, which an array or list cannot carry: "
+            "give Y as a frame or a dict"
+        )
+    keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
+    missing = np.asarray(pd.isna(y))
+    result = {}
+    for argument, (column, rule) in needed.items():
+        if column not in keys:
+            raise ValueError(
+                f"output {name!r}: {argument}={column!r}, but Y has no column {column!r}; it has "
+                f"{', '.join(keys)}"
+            )
+        found = argument_values(name, argument, column, rule, Y[keys[column]], len(y), missing)
+        result[argument] = found
+    return result
+
+
+def argument_values(
+    name: str,
+    argument: str,
+    column: str,
+    rule: Argument,
+    values: Any,
+    N: int,
+    missing: np.ndarray | None = None,
+) -> np.ndarray:
+    """One argument of an output as N checked numbers; one where the output's value is missing."""
+    series = pd.Series(values) if not isinstance(values, pd.Series) else values
+    if len(series) != N:
+        raise ValueError(
+            f"output {name!r}: column {column!r} has {len(series)} rows, the output has {N}"
+        )
+    where = f"output {name!r}, column {column!r}"
+    numbers = np.empty(N)
+    for row, value in enumerate(series.tolist()):
+        try:
+            if isinstance(value, str):
+                raise TypeError
+            numbers[row] = np.nan if is_missing(value) else float(value)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{where}, row {row}: {value!r} is not a valid {argument}, which is {rule.support}"
+            ) from None
+    needed = np.ones(N, bool) if missing is None else ~missing
+    with np.errstate(invalid="ignore"):
+        bad = needed & ~(np.isfinite(numbers) & rule.valid(numbers))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        found = "nothing" if np.isnan(numbers[row]) else f"{numbers[row]:g}"
+        others = f" (and {bad.sum() - 1} more rows)" if bad.sum() > 1 else ""
+        raise ValueError(
+            f"{where}, row {row}: {found} is not a valid {argument}, which is "
+            f"{rule.support}{others}"
+        )
+    return np.where(needed, numbers, 1.0)
+
+
+def observe(
+    name: str,
+    likelihood: Likelihood,
+    y: Any,
+    given: Mapping[str, np.ndarray] | None = None,
+) -> tuple[Likelihood, np.ndarray]:
     """The numbers behind a column of values, checked against the likelihood's support."""
     y = _column(name, y)
     if isinstance(y, pd.Series):
+        categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
         if (
-            isinstance(likelihood, Categorical)
+            categories is not None
+            and isinstance(likelihood, Classes)
             and likelihood.classes is None
-            and isinstance(y.dtype, pd.CategoricalDtype)
+            and (categories.ordered or not isinstance(likelihood, Ordinal))
         ):
-            likelihood = Categorical(classes=list(y.cat.categories))
-        numeric = pd.api.types.is_numeric_dtype(y) and not isinstance(y.dtype, pd.CategoricalDtype)
-        if numeric and not isinstance(likelihood, Categorical):
+            likelihood = type(likelihood)(list(y.cat.categories), weight=likelihood.weight)
+        numeric = pd.api.types.is_numeric_dtype(y) and categories is None
+        if numeric and not isinstance(likelihood, Classes):
             y = y.to_numpy(dtype=float, na_value=np.nan)
         else:
             y = y.astype(object).where(y.notna(), None).to_numpy(dtype=object)
     elif y.dtype == object:
-        y = np.array([None if _missing(value) else value for value in y], dtype=object)
+        y = np.array([None if is_missing(value) else value for value in y], dtype=object)
     try:
-        if y.dtype.kind in "OUS" and not isinstance(likelihood, Categorical):
+        if y.dtype.kind in "OUS" and not isinstance(likelihood, Classes):
             _refuse_text(y)
         if y.dtype.kind in "mMc":  # times and complex numbers
             raise InvalidValueError(0, y[0])
@@ -212,15 +314,14 @@ def observe(name: str, likelihood: Likelihood, y: Any) -> tuple[Likelihood, np.n
         raise ValueError(f"output {name!r} {error}") from None
     observed = ~np.isnan(numbers)
     bad = observed & ~np.isfinite(numbers)
-    bad[observed & ~bad] = ~likelihood.valid(numbers[observed & ~bad])
+    fine = observed & ~bad
+    here = {argument: column[fine] for argument, column in (given or {}).items()}
+    bad[fine] = ~likelihood.at(here).valid(numbers[fine])
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise ValueError(_unsupported(name, likelihood, row, numbers[row], int(bad.sum()) - 1))
+        at = {argument: column[row] for argument, column in (given or {}).items()}
+        raise ValueError(_unsupported(name, likelihood, row, numbers[row], int(bad.sum()) - 1, at))
     return likelihood, numbers
-
-
-def _missing(value: Any) -> bool:
-    return value is None or value is pd.NA or value is pd.NaT or value != value
 
 
 def _refuse_text(y: np.ndarray) -> None:
@@ -229,63 +330,26 @@ def _refuse_text(y: np.ndarray) -> None:
             raise InvalidValueError(row, value)
 
 
-def _unsupported(name: str, likelihood: Likelihood, row: int, value: Any, others: int = 0) -> str:
+def _unsupported(
+    name: str,
+    likelihood: Likelihood,
+    row: int,
+    value: Any,
+    others: int = 0,
+    given: Mapping[str, float] | None = None,
+) -> str:
     support = likelihood.support
-    if isinstance(likelihood, Categorical) and likelihood.classes is not None:
+    if isinstance(likelihood, Classes) and likelihood.classes is not None:
         support = f"one of {list(likelihood.classes)}"
+    columns = dict(likelihood.columns)
+    for argument, number in (given or {}).items():
+        support += f" ({argument}, in column {columns.get(argument, argument)!r}, is {number:g})"
     shown = f"{value:g}" if isinstance(value, float) else repr(value)
     more = f" (and {others} more rows)" if others else ""
     return (
         f"output {name!r}, row {row}: {shown} is not a {type(likelihood).__name__} value, which is "
         f"{support}{more}"
     )
-
-
-# -- inputs ----------------------------------------------------------------------------------------
-
-
-def _split_inputs(
-    names: list[str], X: Any, columns: Sequence[str] | None
-) -> dict[str, tuple[np.ndarray, list[str]]]:
-    """One input table per output, with its column names; the same object where shared."""
-    if isinstance(X, Mapping):
-        for name in names:
-            if name not in X:
-                raise ValueError(
-                    f"X is a dict of one table per output, but has none for {name!r}; "
-                    f"it has {', '.join(map(str, X))}"
-                )
-        return {name: read_inputs(X[name], columns, f"inputs of {name!r}") for name in names}
-    if _one_table_per_output(X):
-        if len(X) != len(names):
-            raise ValueError(
-                f"X is a list of {len(X)} tables, but there are {len(names)} outputs "
-                f"({', '.join(names)})"
-            )
-        return {
-            name: read_inputs(table, columns, f"inputs of {name!r}")
-            for name, table in zip(names, X, strict=True)
-        }
-    shared = read_inputs(X, columns)
-    return dict.fromkeys(names, shared)
-
-
-def _one_table_per_output(X: Any) -> bool:
-    """A list of arrays or frames, or of lists of lists; a list of rows of numbers is one table."""
-    if not isinstance(X, list | tuple) or not X:
-        return False
-    if all(isinstance(table, np.ndarray | pd.DataFrame | pd.Series) for table in X):
-        return not all(np.ndim(table) == 0 for table in X)
-    return all(
-        isinstance(table, list | tuple) and table and isinstance(table[0], list | tuple)
-        for table in X
-    )
-
-
-def _input_of(X: Any, name: str, names: list[str]) -> Any:
-    if isinstance(X, Mapping):
-        return X[name]
-    return X[names.index(name)] if _one_table_per_output(X) else X
 
 
 def _same_index(name: str, X: Any, y: Any) -> None:
@@ -295,72 +359,3 @@ def _same_index(name: str, X: Any, y: Any) -> None:
             f"output {name!r}: the index of X and of Y differ, so rows may not belong together; "
             "align them, or call reset_index(drop=True) on both if the order is right"
         )
-
-
-def read_inputs(
-    X: Any, columns: Sequence[str] | None = None, what: str = "X"
-) -> tuple[np.ndarray, list[str]]:
-    """A table of inputs as a (N, p) array of finite numbers, and its column names.
-
-    Args:
-        X: an array, frame, series, or list of numbers or of rows; one dimension is one input.
-        columns: the names from an earlier fit; a frame is put in that order.
-        what: what to call the table in complaints.
-    """
-    if isinstance(X, pd.Series):
-        X = X.to_frame(X.name if X.name is not None else "x0")
-    if isinstance(X, pd.DataFrame):
-        found = [str(column) for column in X.columns]
-        _refuse_duplicates(what, found, found)
-        if columns is not None:
-            missing = [column for column in columns if column not in found]
-            if missing:
-                raise ValueError(
-                    f"{what} has no column {missing[0]!r}; the model was fitted on "
-                    f"{list(columns)} and {what} has {found}"
-                )
-            X = X.iloc[:, [found.index(column) for column in columns]]
-            found = list(columns)
-        arrays = [_numbers(X.iloc[:, j], what, column) for j, column in enumerate(found)]
-        table = np.stack(arrays, axis=1) if arrays else np.empty((len(X), 0))
-    else:
-        try:
-            raw = np.asarray(X)
-            if raw.dtype.kind in "mMcUS":
-                raise TypeError
-            table = np.asarray(raw, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{what} could not be read as a table of numbers") from None
-        if table.ndim == 1:
-            table = table[:, None]
-        if table.ndim != 2:
-            raise ValueError(f"{what} has shape {table.shape}; it should be (N, p)")
-        found = list(columns) if columns is not None else [f"x{j}" for j in range(table.shape[1])]
-    if table.shape[1] == 0:
-        raise ValueError(f"{what} has no columns")
-    if columns is not None and table.shape[1] != len(columns):
-        raise ValueError(
-            f"{what} has {table.shape[1]} columns, but the model was fitted on {len(columns)}: "
-            f"{list(columns)}"
-        )
-    if not np.isfinite(table).all():
-        row, j = (int(k) for k in np.argwhere(~np.isfinite(table))[0])
-        raise ValueError(
-            f"{what}, row {row}, column {found[j]!r}: {table[row, j]} is not a finite number; "
-            "inputs cannot be missing, only outputs can"
-        )
-    return np.ascontiguousarray(table), found
-
-
-def _numbers(series: pd.Series, what: str, column: str) -> np.ndarray:
-    if pd.api.types.is_numeric_dtype(series):
-        return series.to_numpy(dtype=float, na_value=np.nan)
-    try:
-        if pd.api.types.is_object_dtype(series):
-            return np.array([np.nan if _missing(v) else float(v) for v in series])
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(
-        f"{what}, column {column!r} holds {series.dtype} values such as {series.iloc[0]!r}; "
-        "inputs must be numbers"
-    )

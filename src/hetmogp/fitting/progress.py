@@ -37,11 +37,11 @@ class Progress:
     ) -> None:
         self._bar.stop()
 
-    def update(self, what: str, fraction: float, bound: float) -> None:
-        """Say what is going on, how far it is (0 to 1) and the bound reached."""
+    def update(self, what: str, fraction: float, bound: float | None = None) -> None:
+        """Say what is going on, how far it is (0 to 1) and the bound reached, if any."""
         self._bar.update(
             self._task,
             description=what,
             completed=min(max(fraction, 0.0), 1.0),
-            detail=f"bound {bound:,.2f}",
+            detail="" if bound is None else f"bound {bound:,.2f}",
         )

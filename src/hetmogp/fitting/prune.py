@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ..bound import Parameters, Rules
+from ..bound import Parameters, Rules, is_wide
 from ..data import Batch
 from .vem import State, settle
 
@@ -26,7 +26,8 @@ def without_idle_weights(
     """The state with idle weights masked and q(u) found again; itself if none is idle.
 
     Weights are tried one by one, from the smallest effect on; dropping stops before the bound has
-    lost more than the price of what was dropped. Each parameter function keeps a weight.
+    lost more than the price of what was dropped. Each parameter function keeps a weight. An output
+    with more classes than there are latents has all its weights on a latent tried as one.
     """
 
     def refit(mask: np.ndarray) -> State:
@@ -35,21 +36,36 @@ def without_idle_weights(
         )
         return settle(parameters, state.sites, state.anchor, batch, jitter, rules, tolerance)
 
+    def without(mask: np.ndarray, group: tuple[int, int, int]) -> np.ndarray:
+        first, last, r = group
+        trial = mask.copy()
+        trial[first:last, r] = 0.0
+        return trial
+
     mask = np.asarray(attrgetter("prior.mask")(state.parameters))
     losses = {}
-    for j, r in np.argwhere(mask > 0):
-        trial = mask.copy()
-        trial[j, r] = 0.0
-        if trial[j].any():
-            losses[j, r] = state.bound - refit(trial).bound
+    for group in _groups(state.parameters, mask, rules):
+        trial = without(mask, group)
+        if trial.any(axis=1).all():
+            losses[group] = state.bound - refit(trial).bound
     best, dropped = state, 0
-    for j, r in sorted(losses, key=losses.__getitem__):
-        trial = mask.copy()
-        trial[j, r] = 0.0
-        if losses[j, r] >= PRICE or not trial[j].any():
+    for group in sorted(losses, key=losses.__getitem__):
+        first, last, _ = group
+        trial = without(mask, group)
+        if losses[group] >= PRICE * (last - first) or not trial.any(axis=1).all():
             continue
         found = refit(trial)
-        if not state.bound - found.bound < PRICE * (dropped + 1):
+        if not state.bound - found.bound < PRICE * (dropped + last - first):
             break
-        best, mask, dropped = found, trial, dropped + 1
+        best, mask, dropped = found, trial, dropped + last - first
     return best
+
+
+def _groups(parameters: Parameters, mask: np.ndarray, rules: Rules) -> list[tuple[int, int, int]]:
+    """Which weights stand or fall together: first and last parameter function, and latent."""
+    R, groups = mask.shape[1], []
+    for part, likelihood in zip(parameters.slices, parameters.likelihoods, strict=True):
+        step = part.stop - part.start if is_wide(likelihood, R, rules) else 1
+        for first in range(part.start, part.stop, step):
+            groups += [(first, first + step, r) for r in range(R) if mask[first, r] > 0]
+    return groups

@@ -8,7 +8,7 @@ the order of the outputs does not matter.
 
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -53,6 +53,7 @@ def initial_parameters(
     names: Sequence[str],
     likelihoods: Sequence[Likelihood],
     values: Sequence[Float[np.ndarray, " N"]],
+    given: Sequence[Mapping[str, Float[np.ndarray, " N"]]],
     kernels: Sequence[Kernel],
     ranks: Sequence[int],
     inducing_inputs: Float[np.ndarray, "Q M p"],
@@ -69,6 +70,7 @@ def initial_parameters(
         names: of the outputs.
         likelihoods: one per output.
         values: the observed values of each output.
+        given: the arguments of those values, by name.
         kernels: one per latent, as the user wrote them.
         ranks: R_q of each latent.
         inducing_inputs: one per latent, or one for all, standardised.
@@ -78,7 +80,7 @@ def initial_parameters(
         seed: of the whole fit.
         restart: which start this is; number 0 is the plainest.
     """
-    starts = [likelihood.start(y) for likelihood, y in zip(likelihoods, values, strict=True)]
+    starts = [of.at(g).start(y) for of, y, g in zip(likelihoods, values, given, strict=True)]
     Q, p = len(kernels), len(columns)
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
     spread = np.sqrt(p) * lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))

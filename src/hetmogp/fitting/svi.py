@@ -48,9 +48,14 @@ def mini_batch(blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]]) -> Bat
         scale = jnp.asarray(float(-(-block.X.shape[0] // size)))  # batches in an epoch
         inputs.append(block.X[drawn])
         y, seen = block.y[drawn], block.seen[drawn] & (drawn >= 0)[:, None]
+        weight = block.weight[drawn]
         for column, d in enumerate(block.members):
-            position = offset + jnp.arange(size)
-            outputs[d] = Observations(position, y[:, column], seen[:, column], scale)
+            outputs[d] = Observations(
+                offset + jnp.arange(size),
+                *(y[:, column], seen[:, column], weight[:, column]),
+                {name: values[drawn] for name, values in block.given[column].items()},
+                scale,
+            )
         offset += size
     return Batch(jnp.concatenate(inputs), tuple(outputs[d] for d in sorted(outputs)))
 
@@ -125,8 +130,8 @@ def chunk(
             moved = with_free(parameters, values)
             projection = moved.prior.project(batch.X, jitter)
             mean, variance = marginals(projection, q)
-            f = at_observations(moved, mean + shift_mean, variance + shift_variance, batch)
-            ell = expected_log_likelihood(moved.likelihoods, f, batch, rules, here)
+            at = at_observations(moved, mean + shift_mean, variance + shift_variance, batch, rules)
+            ell = expected_log_likelihood(moved, at, batch, rules, here)
             return -ell - anchor.log_prior(values, moved.slices), (ell, projection.A)
 
         R = sum(parameters.prior.ranks)

@@ -19,15 +19,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
-from ..data import Batch
+from ..bound import (
+    Functions,
+    Latents,
+    Parameters,
+    Rules,
+    at_observations,
+    expected_log_likelihood,
+    is_wide,
+)
+from ..data import Batch, Observations
 from ..linalg import compiled
 from ..priors import Projection
 from ..variational import Factors, kl, marginals, posterior
 from .free import Anchor, free, with_free
 from .lbfgs import maximise
 
-__all__ = ["Sites", "State", "e_step", "flat_sites", "init", "settle", "step"]
+__all__ = ["ClassSites", "Sites", "State", "e_step", "flat_sites", "init", "settle", "step"]
 
 E_STEPS = 200
 M_ITERATIONS = 25
@@ -45,6 +53,19 @@ class Sites(eqx.Module):
     precision: Float[Array, "n J J"]
 
 
+class ClassSites(eqx.Module):
+    """The same for a Categorical with more classes than latents, at a cost linear in the classes.
+
+    With p the expected class probabilities, diag(p) − p pᵀ dominates the precision −2G of f and
+    serves as metric. The variances of the latents need the precision itself, but only along each
+    latent: `ratio` is how much of the metric that is.
+    """
+
+    linear: Float[Array, "n J"]
+    share: Float[Array, "n J"]  # p, times the weight of the observation
+    ratio: Float[Array, "n R"]
+
+
 class State(NamedTuple):
     """What VEM carries from round to round.
 
@@ -53,38 +74,79 @@ class State(NamedTuple):
     """
 
     parameters: Parameters
-    sites: tuple[Sites, ...]
+    sites: tuple[Sites | ClassSites, ...]
     q: Factors
     bound: float
     objective: float
     anchor: Anchor
 
 
-def flat_sites(parameters: Parameters, batch: Batch) -> tuple[Sites, ...]:
+def flat_sites(
+    parameters: Parameters, batch: Batch, rules: Rules
+) -> tuple[Sites | ClassSites, ...]:
     """Sites that say nothing: q(u) is the prior."""
-    result = []
+    R = parameters.prior.weights.shape[1]
+    result: list[Sites | ClassSites] = []
     for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
         n, J = seen.y.shape[0], len(likelihood.latent)
-        square = jnp.asarray(np.zeros((n, J, J)))  # made by NumPy: nothing to compile
-        result.append(Sites(jnp.asarray(np.zeros((n, J))), square, square))
+        nothing = jnp.asarray(np.zeros((n, J)))  # made by NumPy: nothing to compile
+        if is_wide(likelihood, R, rules):
+            result.append(ClassSites(nothing, nothing, jnp.asarray(np.ones((n, R)))))
+        else:
+            square = jnp.asarray(np.zeros((n, J, J)))
+            result.append(Sites(nothing, square, square))
     return tuple(result)
 
 
+def _seen_by_latents(
+    site: Sites, W: Float[Array, "J R"], b: Float[Array, " J"]
+) -> tuple[Float[Array, "n R"], Float[Array, "n R R"], Float[Array, "n R"]]:
+    """The linear term, the metric and the precision of a site, for u instead of f = b + W u."""
+    n, J = site.linear.shape
+    R = W.shape[1]
+    pairs = (W[:, None, :, None] * W[None, :, None, :]).reshape(J * J, R * R)
+    squares = (W[:, None, :] * W[None, :, :]).reshape(J * J, R)
+    linear = (site.linear - site.metric @ b) @ W
+    metric = site.metric.reshape(n, J * J) @ pairs
+    return linear, metric.reshape(n, R, R), site.precision.reshape(n, J * J) @ squares
+
+
+def _classes_seen_by_latents(
+    site: ClassSites, W: Float[Array, "J R"], b: Float[Array, " J"], weight: Float[Array, " n"]
+) -> tuple[Float[Array, "n R"], Float[Array, "n R R"], Float[Array, "n R"]]:
+    """The same, the metric being diag(share) − share shareᵀ/weight."""
+    J, R = W.shape
+    inverse = jnp.where(weight > 0, 1.0 / jnp.where(weight > 0, weight, 1.0), 0.0)[:, None]
+    pairs = (W[:, :, None] * W[:, None, :]).reshape(J, R * R)
+    mean = site.share @ W
+    metric = (site.share @ pairs).reshape(-1, R, R)
+    metric = metric - mean[:, :, None] * mean[:, None, :] * inverse[:, :, None]
+    moved = site.share * b - site.share * (site.share @ b)[:, None] * inverse  # metric of f times b
+    precision = site.ratio * jnp.diagonal(metric, axis1=1, axis2=2)
+    return (site.linear - moved) @ W, metric, precision
+
+
+def _weights(seen: Observations) -> Float[Array, " n"]:
+    return jnp.where(seen.seen, seen.weight, 0.0) * seen.scale
+
+
 def q_from_sites(
-    parameters: Parameters, sites: tuple[Sites, ...], projection: Projection, batch: Batch
+    parameters: Parameters,
+    sites: tuple[Sites | ClassSites, ...],
+    projection: Projection,
+    batch: Batch,
 ) -> Factors:
     """q(u) given the sites: their sum at each input row, as seen by the latents."""
     W, b = parameters.prior.W, parameters.prior.b
     N, R = batch.X.shape[0], W.shape[1]
     total = jnp.zeros((N, R + R * R + R))
     for d, site, seen in zip(parameters.slices, sites, batch.outputs, strict=True):
-        n, J = site.linear.shape
-        pairs = (W[d][:, None, :, None] * W[d][None, :, None, :]).reshape(J * J, R * R)
-        squares = (W[d][:, None, :] * W[d][None, :, :]).reshape(J * J, R)
-        linear = (site.linear - site.metric @ b[d]) @ W[d]
-        metric = site.metric.reshape(n, J * J) @ pairs
-        precision = site.precision.reshape(n, J * J) @ squares
-        total = total.at[seen.row].add(jnp.concatenate([linear, metric, precision], axis=1))
+        if isinstance(site, Sites):
+            parts = _seen_by_latents(site, W[d], b[d])
+        else:
+            parts = _classes_seen_by_latents(site, W[d], b[d], _weights(seen))
+        flat = [part.reshape(len(part), -1) for part in parts]
+        total = total.at[seen.row].add(jnp.concatenate(flat, axis=1))
     linear, metric, precision = jnp.split(total, [R, R + R * R], axis=1)
     return posterior(projection.A, linear, metric.reshape(N, R, R), precision)
 
@@ -95,18 +157,43 @@ def value_and_sites(
     projection: Projection,
     batch: Batch,
     rules: Rules,
-) -> tuple[Float[Array, ""], tuple[Sites, ...]]:
+) -> tuple[Float[Array, ""], tuple[Sites | ClassSites, ...]]:
     """The bound at q, and the sites that a full natural-gradient step from there would set."""
-    f = at_observations(parameters, *marginals(projection, q), batch)
+    at = at_observations(parameters, *marginals(projection, q), batch, rules)
     value, gradients = jax.value_and_grad(
-        lambda f: expected_log_likelihood(parameters.likelihoods, f, batch, rules)
-    )(f)
-    sites = []
-    for (mean, _), (r, G) in zip(f, gradients, strict=True):
-        precision = -(G + jnp.swapaxes(G, 1, 2))
-        metric = _dominant(precision)
-        sites.append(Sites(r + jnp.einsum("njk,nk->nj", metric, mean), metric, precision))
+        lambda at: expected_log_likelihood(parameters, at, batch, rules)
+    )(at)
+    W, b = parameters.prior.W, parameters.prior.b
+    sites: list[Sites | ClassSites] = []
+    for d, here, slope, seen in zip(parameters.slices, at, gradients, batch.outputs, strict=True):
+        if isinstance(here, Functions):
+            r, G = slope
+            precision = -(G + jnp.swapaxes(G, 1, 2))
+            metric = _dominant(precision)
+            linear = r + jnp.einsum("njk,nk->nj", metric, here.mean)
+            sites.append(Sites(linear, metric, precision))
+        else:
+            sites.append(_class_sites(W[d], b[d], here, slope, seen))
     return value - kl(q), tuple(sites)
+
+
+def _class_sites(
+    W: Float[Array, "J R"],
+    b: Float[Array, " J"],
+    here: Latents,
+    slope: Latents,
+    seen: Observations,
+) -> ClassSites:
+    """From the gradients: weight · (1[class] − p) for f, half the curvature along each latent."""
+    weight = _weights(seen)[:, None]
+    r, g = slope.shift, slope.variance
+    share = jnp.maximum(weight * (seen.y[:, None] == jnp.arange(1, len(b) + 1)) - r, 0.0)
+    f = b + here.mean @ W.T
+    inverse = jnp.where(weight > 0, 1.0 / jnp.where(weight > 0, weight, 1.0), 0.0)
+    linear = r + share * f - share * jnp.sum(share * f, axis=1, keepdims=True) * inverse
+    along = share @ W**2 - (share @ W) ** 2 * inverse
+    ratio = jnp.where(along > 1e-12, -2.0 * g / jnp.maximum(along, 1e-12), 1.0)
+    return ClassSites(linear, share, jnp.clip(ratio, 0.0, 10.0))
 
 
 def _dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
@@ -126,12 +213,12 @@ def _dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
 @compiled
 def e_step(
     parameters: Parameters,
-    sites: tuple[Sites, ...],
+    sites: tuple[Sites | ClassSites, ...],
     batch: Batch,
     jitter: Array,
     rules: Rules,
     tolerance: Array,
-) -> tuple[tuple[Sites, ...], Factors, Float[Array, ""]]:
+) -> tuple[tuple[Sites | ClassSites, ...], Factors, Float[Array, ""]]:
     """Maximise the bound over q(u) with the hyperparameters held; the bound never falls."""
     projection = parameters.prior.project(batch.X, jitter)
 
@@ -169,7 +256,7 @@ def _objective(
     values: PyTree,
     anchor: Anchor,
     parameters: Parameters,
-    sites: tuple[Sites, ...],
+    sites: tuple[Sites | ClassSites, ...],
     batch: Batch,
     jitter: Array,
     rules: Rules,
@@ -180,8 +267,8 @@ def _objective(
         moved = with_free(parameters, values)
         projection = moved.prior.project(batch.X, jitter)
         q = q_from_sites(moved, sites, projection, batch)
-        f = at_observations(moved, *marginals(projection, q), batch)
-        bound = expected_log_likelihood(moved.likelihoods, f, batch, rules) - kl(q)
+        at = at_observations(moved, *marginals(projection, q), batch, rules)
+        bound = expected_log_likelihood(moved, at, batch, rules) - kl(q)
         return bound + anchor.log_prior(values, moved.slices)
 
     return jax.value_and_grad(objective)(values)
@@ -202,7 +289,7 @@ def m_step(
 
 def settle(
     parameters: Parameters,
-    sites: tuple[Sites, ...],
+    sites: tuple[Sites | ClassSites, ...],
     anchor: Anchor,
     batch: Batch,
     jitter: float,
@@ -226,7 +313,7 @@ def init(
     tolerance: float,
 ) -> State:
     """The first E-step."""
-    sites = flat_sites(parameters, batch)
+    sites = flat_sites(parameters, batch, rules)
     return settle(parameters, sites, anchor, batch, jitter, rules, tolerance)
 
 

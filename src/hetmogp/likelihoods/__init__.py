@@ -1,25 +1,51 @@
 """The kinds of output a model can hold, one family per file."""
 
-from .base import Likelihood, Link, exp, identity, logistic
-from .bounded import Beta
-from .classes import Bernoulli, Categorical
-from .counts import Poisson
-from .positive import Exponential, Gamma
-from .real import Gaussian, HetGaussian, StudentT
+from .angles import VonMises
+from .base import Argument, Likelihood, Link, exp, identity, logistic
+from .binary import Bernoulli, Binomial
+from .bounded import Beta, LogitNormal, ZeroOneInflatedBeta
+from .classes import Categorical, Classes, Ordinal
+from .counts import (
+    Count,
+    NegativeBinomial,
+    Poisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
+from .distribution import from_distribution
+from .lifetimes import Exponential, LogLogistic, LogNormal, Weibull
+from .positive import Gamma
+from .real import Gaussian, HetGaussian, HetStudentT, StudentT
 
 __all__ = [
+    "Argument",
     "Bernoulli",
     "Beta",
+    "Binomial",
     "Categorical",
+    "Classes",
+    "Count",
     "Exponential",
     "Gamma",
     "Gaussian",
     "HetGaussian",
+    "HetStudentT",
     "Likelihood",
     "Link",
+    "LogLogistic",
+    "LogNormal",
+    "LogitNormal",
+    "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "StudentT",
+    "VonMises",
+    "Weibull",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
+    "ZeroOneInflatedBeta",
     "exp",
+    "from_distribution",
     "identity",
     "logistic",
 ]

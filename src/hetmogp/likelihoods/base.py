@@ -36,10 +36,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.optimize import minimize
 
 from ..quadrature import Expectation, expect
 
-__all__ = ["Likelihood", "Link", "Start", "exp", "identity", "logistic"]
+__all__ = [
+    "Argument",
+    "Latent",
+    "Likelihood",
+    "Link",
+    "Start",
+    "Warp",
+    "exp",
+    "identity",
+    "logistic",
+]
+
+
+Latent = (
+    tuple[str, ...] | None
+)  # which parameters are functions of the input, if not the usual ones
 
 
 class Link(NamedTuple):
@@ -57,6 +73,21 @@ class Link(NamedTuple):
 identity = Link("identity", lambda f: f, lambda value: value)
 exp = Link("exp", jnp.exp, np.log)
 logistic = Link("logistic", jax.nn.sigmoid, lambda p: np.log(p) - np.log1p(-p))
+
+
+class Argument(NamedTuple):
+    """A number that comes with each observation, in a column of its own; one where not given."""
+
+    support: str  # what it may be, in words
+    valid: Callable[[np.ndarray], np.ndarray]
+
+
+class Warp(NamedTuple):
+    """An increasing map of y to a scale on which its predictive is a mixture of normals."""
+
+    forward: Callable[[Any], Array]
+    inverse: Callable[[Array], Array]
+    log_slope: Callable[[Array], Array]  # of `forward`
 
 
 class Start(NamedTuple):
@@ -77,46 +108,89 @@ class Likelihood(eqx.Module):
     """The distribution of one output given its latent parameter functions.
 
     Every parameter in `links` is either *latent* (a function of the inputs), *fixed* (a number the
-    user gave by name) or *free* (a learned constant).
+    user gave by name) or *free* (a learned constant). Some families also take *arguments*, numbers
+    that come with each observation: how many were at risk, whether the end was seen.
 
     Attributes:
         links: every parameter by name, in order, with its link.
         default_latent: the parameters that are latent unless asked otherwise (`None`: all).
+        arguments: what may come with each observation, by name.
         support: what a value of this output may be, in words, for error messages.
         discrete: whether values are whole numbers.
+        ends: the smallest and the largest value there can be.
+        warp: where the predictive of a function of y is a mixture of normals, that function.
+        columns: the columns that hold the arguments, as (argument, column) pairs.
+        weight: the column that says how many times each observation counts.
+        given: the arguments of the observation at hand (`at`); before that, their defaults.
     """
 
     links: ClassVar[Mapping[str, Link]] = {}
     default_latent: ClassVar[tuple[str, ...] | None] = None
+    arguments: ClassVar[Mapping[str, Argument]] = {}
     support: ClassVar[str] = "a finite number"
     discrete: ClassVar[bool] = False
+    ends: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    warp: ClassVar[Warp | None] = None
 
     latent: tuple[str, ...] = eqx.field(static=True)
     fixed: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    columns: tuple[tuple[str, str], ...] = eqx.field(static=True)
+    weight: str | None = eqx.field(static=True)
     free: dict[str, Any]
+    given: dict[str, Any]
 
-    def __init__(self, *, latent: tuple[str, ...] | None = None, **values: float | None):
-        kind, names = type(self), list(self.links)
-        chosen = kind.default_latent or tuple(names) if latent is None else latent
+    def __init__(
+        self,
+        *,
+        latent: Latent = None,
+        weight: str | None = None,
+        **values: float | str | None,
+    ):
+        kind, names = type(self).__name__, list(self.links)
+        chosen = self._default_latent() if latent is None else latent
+        if isinstance(chosen, str):
+            raise ValueError(f"{kind}: latent must be a tuple of names, such as ({chosen!r},)")
         for name in (*chosen, *values):
-            if name not in self.links:
-                raise ValueError(f"{kind.__name__} has no parameter {name!r}; it has {names}")
+            if name not in self.links and (name in chosen or name not in self.arguments):
+                others = f" and takes {list(self.arguments)}" if self.arguments else ""
+                raise ValueError(f"{kind} has no parameter {name!r}; it has {names}{others}")
         self.latent = tuple(name for name in names if name in chosen)
         if not self.latent:
-            raise ValueError(f"{kind.__name__} needs at least one latent parameter of {names}")
+            raise ValueError(f"{kind} needs at least one latent parameter of {names}")
+        if weight is not None and not isinstance(weight, str):
+            raise ValueError(f"{kind}: weight must be the name of a column, not {weight!r}")
+        self.weight = weight
         given = {name: value for name, value in values.items() if value is not None}
-        for name, value in given.items():
-            if name in self.latent:
-                raise ValueError(f"{kind.__name__}: {name} cannot be latent and fixed at {value}")
+        self.fixed = tuple(
+            (name, self._fixed(name, value)) for name, value in given.items() if name in self.links
+        )
+        self.free = {n: None for n in names if n not in self.latent and n not in given}
+        arguments = {name: given[name] for name in self.arguments if name in given}
+        self.columns = tuple((n, value) for n, value in arguments.items() if isinstance(value, str))
+        self.given = dict.fromkeys(self.arguments, 1.0)
+        for name, value in arguments.items():
+            if not isinstance(value, str):
+                if not (np.isfinite(value) and self.arguments[name].valid(np.asarray(value))):
+                    raise ValueError(
+                        f"{kind}: {name} must be the name of a column, or "
+                        f"{self.arguments[name].support}, not {value!r}"
+                    )
+                self.given[name] = float(value)
+
+    def _fixed(self, name: str, value: Any) -> float:
+        kind = type(self).__name__
+        if name in self.latent:
+            raise ValueError(f"{kind}: {name} cannot be latent and fixed at {value}")
+        try:
             with np.errstate(all="ignore"):
                 unconstrained = self.links[name].inverse(float(value))
-            if not np.isfinite(unconstrained):
-                raise ValueError(
-                    f"{kind.__name__}: {name}={value} is outside the range of its link, "
-                    f"{self.links[name].name}"
-                )
-        self.fixed = tuple((name, float(value)) for name, value in given.items())
-        self.free = {n: None for n in names if n not in self.latent and n not in given}
+        except (TypeError, ValueError):
+            raise ValueError(f"{kind}: {name} must be a number, not {value!r}") from None
+        if not np.isfinite(unconstrained):
+            raise ValueError(
+                f"{kind}: {name}={value} is outside the range of its link, {self.links[name].name}"
+            )
+        return float(value)
 
     # -- one observation: what a subclass writes ---------------------------------------------
 
@@ -133,14 +207,17 @@ class Likelihood(eqx.Module):
         """var[y | f]."""
 
     def cdf(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
-        """P(Y ≤ y | f). Needed for quantiles and intervals only."""
+        """P(Y ≤ y | f). Without it quantiles and intervals come from samples."""
         raise AttributeError(
-            f"{type(self).__name__} has no cdf(y, f), so it has no quantiles or intervals"
+            f"{type(self).__name__} has no cdf(y, f), so it has no distribution function"
         )
 
     def sample(self, key: Array, f: Float[Array, " J"]) -> Float[Array, ""]:
         """One draw of y given f. Needed for samples only."""
-        raise AttributeError(f"{type(self).__name__} has no sample(key, f), so it cannot be drawn")
+        raise AttributeError(
+            f"{type(self).__name__} has no sample(key, f), so it has no samples (nor quantiles, "
+            "unless it has a cdf(y, f))"
+        )
 
     def expected_log_prob(
         self, y: Float[Array, ""], mean: Float[Array, " J"], cov: Float[Array, "J J"]
@@ -175,20 +252,27 @@ class Likelihood(eqx.Module):
         return np.ones(y.shape, bool)
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """A good constant value of each parameter by name; those left out start at f = 0."""
+        """A good constant value of each parameter by name; the most likely one for those left out.
+
+        Here, and in `valid`, the arguments in `given` are those of all the values.
+        """
         return {}
 
     # -- what follows from it ------------------------------------------------------------------
 
+    def unlinked(self, f: Float[Array, " J"]) -> tuple[Any, ...]:
+        """All parameters in the order of `links`, on the scale of their links."""
+        latent = dict(zip(self.latent, f, strict=True))
+        fixed = {name: self.links[name].inverse(value) for name, value in self.fixed}
+        known = {**self.free, **fixed, **latent}
+        return tuple(known[name] for name in self.links)
+
     def parameters(self, f: Float[Array, " J"]) -> tuple[Any, ...]:
         """All parameters in the order of `links`: latent ones from f, the others constant."""
-        latent = dict(zip(self.latent, f, strict=True))
         fixed = dict(self.fixed)
         return tuple(
-            fixed[name]
-            if name in fixed
-            else link(latent[name] if name in latent else self.free[name])
-            for name, link in self.links.items()
+            fixed[name] if name in fixed else link(value)
+            for (name, link), value in zip(self.links.items(), self.unlinked(f), strict=True)
         )
 
     @property
@@ -212,10 +296,26 @@ class Likelihood(eqx.Module):
                 return closed
         return expect(lambda f: self.log_prob(y, f), mean, cov, method, key)
 
+    def _default_latent(self) -> tuple[str, ...]:
+        return type(self).default_latent or tuple(self.links)
+
+    @property
+    def has_cdf(self) -> bool:
+        """Whether there is a distribution function; quantiles come from samples otherwise."""
+        return type(self).cdf is not Likelihood.cdf
+
     @property
     def is_default(self) -> bool:
         """Whether the default parameters are latent; closed forms are written for those."""
-        return self.latent == (type(self).default_latent or tuple(self.links))
+        return self.latent == self._default_latent()
+
+    def at(self, given: Mapping[str, Any]) -> Self:
+        """The likelihood of an observation that comes with these arguments."""
+        if not given:
+            return self
+        return eqx.tree_at(
+            lambda of: [of.given[name] for name in given], self, list(given.values())
+        )
 
     def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
         """Read a column of values (missing ones are NaN or None): this likelihood, and numbers."""
@@ -231,17 +331,48 @@ class Likelihood(eqx.Module):
 
     def start(self, y: np.ndarray) -> Start:
         """Where learning starts, from the observed values y."""
-        values = self.initial(y)
-        constants = {
-            name: float(self.links[name].inverse(values[name])) if name in values else 0.0
-            for name in self.links
+        known = {
+            name: float(self.links[name].inverse(value)) for name, value in self.initial(y).items()
         }
-        scale = float(np.std(y)) or 1.0
+        constants = known if set(known) >= {*self.latent, *self.free} else self._likely(y, known)
+        with np.errstate(all="ignore"):
+            scale = float(np.std(y if self.warp is None else self.warp.forward(y))) or 1.0
         return Start(
             constant=np.array([constants[name] for name in self.latent]),
             spread=np.array([scale if self.links[n] is identity else 1.0 for n in self.latent]),
             free={name: constants[name] for name in self.free},
         )
+
+    def _likely(self, y: np.ndarray, known: Mapping[str, float]) -> dict[str, float]:
+        """The most likely constants, on the scale of their links; those known are kept."""
+        names = [name for name in (*self.latent, *self.free) if name not in known]
+        some = np.unique(np.linspace(0, len(y) - 1, 1000).astype(int))  # enough to start from
+        given = {n: np.broadcast_to(value, y.shape)[some] for n, value in self.given.items()}
+        values = jnp.asarray(y[some])
+
+        @jax.jit
+        def cost(z: Array) -> Array:
+            of = {**known, **dict(zip(names, z, strict=True))}
+            free = {name: of[name] for name in self.free}
+            fitted = eqx.tree_at(lambda one: one.free, self, free) if free else self
+            f = jnp.stack([jnp.asarray(of[name], float) for name in self.latent])
+            return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_prob(y, f))(values, given))
+
+        def finite(z: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = jax.value_and_grad(cost)(jnp.asarray(z))
+            fine = np.isfinite(value) and np.isfinite(slope).all()
+            return (float(value), np.asarray(slope, float)) if fine else (1e10, np.zeros_like(z))
+
+        # Locations start at the centre of the data, positive parameters at its spread or at one.
+        middle, spread = float(np.median(y)), np.log(float(np.std(y)) or 1.0)
+        kinds = [self.links[name].name for name in names]
+        begins = [
+            np.array([{"identity": at, "exp": size}.get(kind, 0.0) for kind in kinds])
+            for at, size in ((middle, spread), (middle, 0.0), (0.0, 0.0))
+        ]
+        found = [minimize(finite, begin, jac=True, method="L-BFGS-B") for begin in begins]
+        best = min(found, key=lambda one: one.fun)
+        return {**known, **dict(zip(names, best.x.tolist(), strict=True))}
 
     def decode(self, y: np.ndarray) -> np.ndarray:
         """Numbers back to the user's values."""
@@ -249,6 +380,14 @@ class Likelihood(eqx.Module):
 
     def __repr__(self) -> str:
         shown = [f"{name}={value:g}" for name, value in self.fixed]
+        columns = dict(self.columns)
+        for name, value in self.given.items():
+            if name in columns:
+                shown.append(f"{name}={columns[name]!r}")
+            elif np.ndim(value) == 0 and value != 1.0:
+                shown.append(f"{name}={float(value):g}")
+        if self.weight is not None:
+            shown.append(f"weight={self.weight!r}")
         if not self.is_default:
             shown.append(f"latent={self.latent}")
         return f"{type(self).__name__}({', '.join(shown)})"

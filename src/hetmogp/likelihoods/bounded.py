@@ -1,18 +1,33 @@
-"""Outputs between zero and one: Beta."""
+"""Outputs between zero and one: Beta, with and without values at the ends, and LogitNormal."""
 
 from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln
+from jax.scipy.special import betainc, betaln, logit, ndtr
 from jaxtyping import Array
 
-from .base import Likelihood, exp, logistic
+from ..quadrature import constant, expect, gauss_hermite
+from .base import Latent, Likelihood, Warp, exp, identity, logistic
+from .real import normal_log_density
+from .special import expected_logistic, expected_softplus
 
-__all__ = ["Beta"]
+__all__ = ["Beta", "LogitNormal", "ZeroOneInflatedBeta"]
 
 TINY = 1e-12
+
+
+def shapes(log_odds: Array, log_concentration: Array) -> tuple[Array, Array]:
+    """The two shapes; 1 − σ(f) = σ(−f) keeps its digits where the mean is close to one."""
+    concentration = jnp.exp(log_concentration)
+    a, b = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
+    return jnp.maximum(a * concentration, TINY), jnp.maximum(b * concentration, TINY)
+
+
+def beta_log_density(y: Array, a: Array, b: Array) -> Array:
+    """Log of y^(a−1) (1 − y)^(b−1) / B(a, b)."""
+    return (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y) - betaln(a, b)
 
 
 class Beta(Likelihood):
@@ -21,31 +36,30 @@ class Beta(Likelihood):
     Args:
         mean: a fixed mean, where it is not latent.
         concentration: a fixed concentration, where it is not latent.
+        weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
     """
 
     links = {"mean": logistic, "concentration": exp}
     support = "a number strictly between 0 and 1"
+    ends = (0.0, 1.0)
 
     def __init__(
         self,
         mean: float | None = None,
         concentration: float | None = None,
         *,
-        latent: tuple[str, ...] | None = None,
+        weight: str | None = None,
+        latent: Latent = None,
     ):
-        super().__init__(latent=latent, mean=mean, concentration=concentration)
+        super().__init__(mean=mean, concentration=concentration, weight=weight, latent=latent)
 
     def _shapes(self, f: Array) -> tuple[Array, Array]:
-        mean, concentration = self.parameters(f)
-        # 1 − σ(f) = σ(−f) keeps its digits where the mean is close to one.
-        rest = jax.nn.sigmoid(-f[0]) if "mean" in self.latent else 1.0 - mean
-        return jnp.maximum(mean * concentration, TINY), jnp.maximum(rest * concentration, TINY)
+        return shapes(*self.unlinked(f))
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
-        a, b = self._shapes(f)
-        return (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y) - betaln(a, b)
+        return beta_log_density(y, *self._shapes(f))
 
     def mean(self, f: Array) -> Array:
         """See `Likelihood.mean`."""
@@ -75,3 +89,193 @@ class Beta(Likelihood):
         mean = float(np.mean(y))
         concentration = mean * (1.0 - mean) / max(float(np.var(y)), 1e-300) - 1.0
         return {"mean": mean, "concentration": float(np.clip(concentration, 0.5, 200.0))}
+
+
+class ZeroOneInflatedBeta(Likelihood):
+    """A proportion that may be exactly 0 or 1.
+
+    With probability edge(x) the value is at an end, and then 1 with probability `one`; otherwise
+    it is Beta with mean mean(x) and a concentration.
+
+    Args:
+        mean: a fixed mean of the values between the ends, where it is not latent.
+        concentration: a fixed concentration of those; learned when not given.
+        edge: a fixed probability of an end, where it is not latent.
+        one: a fixed probability that an end is 1; learned when not given.
+        weight: the column that says how many times each observation counts.
+        latent: the parameters that are functions of the input; mean and edge by default.
+    """
+
+    links = {"mean": logistic, "concentration": exp, "edge": logistic, "one": logistic}
+    default_latent = ("mean", "edge")
+    support = "a number from 0 to 1"
+    ends = (0.0, 1.0)
+
+    def __init__(
+        self,
+        mean: float | None = None,
+        concentration: float | None = None,
+        edge: float | None = None,
+        one: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+    ):
+        super().__init__(
+            mean=mean, concentration=concentration, edge=edge, one=one, weight=weight, latent=latent
+        )
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """A probability at the ends, a density between them."""
+        log_odds, log_concentration, edge, one = self.unlinked(f)
+        inside, at_end = _inside(y), (y <= 0) | (y >= 1)
+        between = beta_log_density(inside, *shapes(log_odds, log_concentration))
+        return jnp.where(
+            at_end,
+            -jax.nn.softplus(-edge) - jax.nn.softplus(jnp.where(y > 0.5, -one, one)),
+            between - jax.nn.softplus(edge),
+        )
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """The two parts add up, so each parameter function is integrated by itself."""
+        _, log_concentration, edge, one = self.unlinked(mean)
+        inside, at_end = _inside(y), (y <= 0) | (y >= 1)
+        between = expect(
+            lambda f: beta_log_density(inside, *shapes(f[0], log_concentration)),
+            *(mean[:1], cov[:1, :1]),
+        )
+        at = -expected_softplus(-edge, cov[1, 1]) - jax.nn.softplus(jnp.where(y > 0.5, -one, one))
+        return jnp.where(at_end, at, between - expected_softplus(edge, cov[1, 1]))
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        mean, _, edge, one = self.parameters(f)
+        return edge * one + (1.0 - edge) * mean
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        mean, concentration, edge, one = self.parameters(f)
+        square = mean**2 + mean * (1.0 - mean) / (1.0 + concentration)
+        return edge * one + (1.0 - edge) * square - self.mean(f) ** 2
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        log_odds, log_concentration, *_ = self.unlinked(f)
+        _, _, edge, one = self.parameters(f)
+        between = betainc(*shapes(log_odds, log_concentration), jnp.clip(y, 0.0, 1.0))
+        below = edge * (1.0 - one) + (1.0 - edge) * between
+        return jnp.where(y < 0, 0.0, jnp.where(y < 1, below, 1.0))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        log_odds, log_concentration, *_ = self.unlinked(f)
+        _, _, edge, one = self.parameters(f)
+        first, second, third = jax.random.split(key, 3)
+        between = jax.random.beta(third, *shapes(log_odds, log_concentration), dtype=f.dtype)
+        end = jax.random.bernoulli(second, one).astype(f.dtype)
+        return jnp.where(jax.random.bernoulli(first, edge), end, between)
+
+    def valid(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.valid`."""
+        return (y >= 0) & (y <= 1)
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """Shares at the ends, and moments between them."""
+        at_end = (y <= 0) | (y >= 1)
+        inside = y[~at_end] if not at_end.all() else np.array([0.5])
+        mean = float(np.mean(inside))
+        concentration = mean * (1.0 - mean) / max(float(np.var(inside)), 1e-300) - 1.0
+        return {
+            "mean": mean,
+            "concentration": float(np.clip(concentration, 0.5, 200.0)),
+            "edge": (np.sum(at_end) + 0.5) / (y.size + 1.0),
+            "one": (np.sum(y >= 1) + 0.5) / (np.sum(at_end) + 1.0),
+        }
+
+
+def _inside(y: Array) -> Array:
+    """Y itself, or one half at the ends, where its density is not used."""
+    return jnp.where((y <= 0) | (y >= 1), 0.5, y)
+
+
+class LogitNormal(Likelihood):
+    """A proportion, normal on the logit scale: log(y/(1 − y)) ~ N(mean(x), scale²).
+
+    Args:
+        scale: the standard deviation of the noise on that scale; learned when not given.
+        weight: the column that says how many times each observation counts.
+        latent: the parameters that are functions of the input; the mean by default.
+    """
+
+    links = {"mean": identity, "scale": exp}
+    default_latent = ("mean",)
+    support = "a number strictly between 0 and 1"
+    ends = (0.0, 1.0)
+    warp = Warp(logit, jax.nn.sigmoid, lambda y: -jnp.log(y) - jnp.log1p(-y))
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+    ):
+        super().__init__(scale=scale, weight=weight, latent=latent)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        mean, scale = self.parameters(f)
+        slope = -jnp.log(y) - jnp.log1p(-y)
+        return normal_log_density(logit(y), mean, jnp.square(scale)) + slope
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """As for a Gaussian."""
+        return self.log_prob(y, mean) - 0.5 * cov[0, 0] / jnp.square(self.parameters(mean)[1])
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        mean, scale = self.parameters(f)
+        return expected_logistic(mean, jnp.square(scale))[0]
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        mean, scale = self.parameters(f)
+        return _logistic_variance(mean, jnp.square(scale))
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Logit-normal too, of variance v + scale²."""
+        total = cov[0, 0] + jnp.square(self.parameters(mean)[1])
+        return expected_logistic(mean[0], total)[0], _logistic_variance(mean[0], total)
+
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
+        """On the logit scale the predictive is N(μ, v + scale²)."""
+        if not self.is_default:
+            return None
+        total = cov[0, :1] + jnp.square(self.parameters(mean)[1])
+        return jnp.ones(1, mean.dtype), mean[:1], total
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        mean, scale = self.parameters(f)
+        return ndtr((logit(jnp.clip(y, 0.0, 1.0)) - mean) / scale)
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        mean, scale = self.parameters(f)
+        return jax.nn.sigmoid(mean + scale * jax.random.normal(key, dtype=f.dtype))
+
+    def valid(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.valid`."""
+        return (y > 0) & (y < 1)
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """The mean on the logit scale, and a noise of a third of the variance there."""
+        z = np.log(y) - np.log1p(-y)
+        return {"mean": np.mean(z), "scale": (float(np.std(z)) or 1.0) / np.sqrt(3.0)}
+
+
+def _logistic_variance(mean: Array, variance: Array) -> Array:
+    """var[σ(f)], f ~ N(mean, variance), by quadrature."""
+    nodes, weights = map(constant, gauss_hermite(64))
+    p = jax.nn.sigmoid(mean + jnp.sqrt(variance) * nodes)
+    return weights @ (p - weights @ p) ** 2

@@ -1,134 +1,25 @@
-"""Outputs that are one of several classes: Bernoulli and Categorical."""
+"""Outputs that are one of several classes: Categorical, or Ordinal where they have an order."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, log_ndtr, ndtr
 from jaxtyping import Array
-from scipy.special import ndtri
 
-from ..quadrature import constant
-from .base import InvalidValueError, Likelihood, Start, logistic
+from .base import InvalidValueError, Likelihood, Link, Start, exp, identity
+from .special import expected_softplus
 
-__all__ = ["Bernoulli", "Categorical"]
-
-# The logistic function as a mixture of normal distribution functions, σ(f) = Σ p Φ(s f) to 2e-9
-# (Monahan and Stefanski, 1992): expectations under a Gaussian are then closed forms, good for any
-# variance, where a 20-node quadrature loses its digits beyond a variance of about ten.
-_SHARE = np.array(
-    [
-        [0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818],
-        [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354],
-    ]
-).ravel()
-_SLOPE = np.array(
-    [
-        [1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391],
-        [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306],
-    ]
-).ravel()
+__all__ = ["Categorical", "Classes", "Ordinal"]
 
 
-def expected_softplus(mean: Array, variance: Array) -> Array:
-    """E[log(1 + e^f)], f ~ N(mean, variance): the integral of Σ p Φ(s μ / √(1 + s² v)) over μ."""
-    share, slope = constant(_SHARE), constant(_SLOPE)
-    width = jnp.sqrt(1.0 + slope**2 * variance)
-    t = mean * slope / width
-    density = jnp.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-    below = 0.5 * (1.0 + erf(t / np.sqrt(2.0)))  # Φ(t), to an absolute error of 1e-16
-    return jnp.sum(share * width / slope * (t * below + density))
+class Classes(Likelihood):
+    """One of K labels. Inside the package y is the position of the label, from 0 to K − 1.
 
-
-class Bernoulli(Likelihood):
-    """A yes/no output: y ~ Bernoulli(probability(x)). Values are 0 and 1, or False and True.
-
-    Args:
-        link: "logit" or "probit".
-    """
-
-    links = {"probability": logistic}
-    support = "0 or 1"
-    discrete = True
-
-    link: str = eqx.field(static=True)
-
-    def __init__(self, link: Literal["logit", "probit"] = "logit"):
-        if link not in ("logit", "probit"):
-            raise ValueError(f'Bernoulli: link must be "logit" or "probit", not {link!r}')
-        super().__init__()
-        self.link = link
-
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
-        signed = (2.0 * y - 1.0) * f[0]
-        return jax.nn.log_sigmoid(signed) if self.link == "logit" else log_ndtr(signed)
-
-    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array | None:
-        """Y μ − E[log(1 + e^f)] for the logit."""
-        if self.link == "probit":
-            return None
-        return y * mean[0] - expected_softplus(mean[0], cov[0, 0])
-
-    def mean(self, f: Array) -> Array:
-        """See `Likelihood.mean`."""
-        return jax.nn.sigmoid(f[0]) if self.link == "logit" else ndtr(f[0])
-
-    def variance(self, f: Array) -> Array:
-        """See `Likelihood.variance`."""
-        p = self.mean(f)
-        return p * (1.0 - p)
-
-    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """E[Φ(s f)] = Φ(s μ / √(1 + s² v)), for the probit and for each term of the logistic."""
-        mixture = (_SHARE, _SLOPE) if self.link == "logit" else (np.ones(1), np.ones(1))
-        share, slope = map(constant, mixture)
-        t = mean[0] * slope / jnp.sqrt(1.0 + slope**2 * cov[0, 0])
-        yes, no = jnp.sum(share * ndtr(t)), jnp.sum(share * ndtr(-t))
-        return yes / (yes + no), yes * no
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.cdf`."""
-        return jnp.where(y < 0, 0.0, jnp.where(y < 1, 1.0 - self.mean(f), 1.0))
-
-    def sample(self, key: Array, f: Array) -> Array:
-        """See `Likelihood.sample`."""
-        return jax.random.bernoulli(key, self.mean(f)).astype(f.dtype)
-
-    def probabilities(self, f: Array) -> Array:
-        """P(y = 0) and P(y = 1)."""
-        p = self.mean(f)
-        return jnp.stack([1.0 - p, p])
-
-    @property
-    def classes(self) -> tuple[int, int]:
-        """The labels, in the order of `probabilities`."""
-        return (0, 1)
-
-    def valid(self, y: np.ndarray) -> np.ndarray:
-        """See `Likelihood.valid`."""
-        return (y == 0) | (y == 1)
-
-    def start(self, y: np.ndarray) -> Start:
-        """The link of the share of ones, kept off the ends."""
-        p = (np.sum(y) + 0.5) / (y.size + 1.0)
-        constant = np.log(p / (1.0 - p)) if self.link == "logit" else ndtri(p)
-        return Start(np.array([constant]), np.ones(1), {})
-
-    def __repr__(self) -> str:
-        return "Bernoulli()" if self.link == "logit" else 'Bernoulli(link="probit")'
-
-
-class Categorical(Likelihood):
-    """One of K classes: y ~ softmax(0, f₁(x), …, f_{K−1}(x)). Labels may be anything sortable.
-
-    Args:
-        classes: the labels, the first being the reference class. Read from the data when not given
-            (in sorted order, or in the order of a pandas categorical); give them where a fold or a
-            sample may lack one.
+    A subclass writes `_links`: its parameters, once the classes are known.
     """
 
     support = "one of the classes"
@@ -136,27 +27,106 @@ class Categorical(Likelihood):
 
     classes: tuple[Any, ...] | None = eqx.field(static=True)
 
-    def __init__(self, classes: Sequence[Any] | None = None):
-        self.classes = None if classes is None else tuple(classes)
-        if self.classes is not None:
-            if len(set(self.classes)) != len(self.classes):
-                raise ValueError(f"Categorical: classes has duplicates: {list(self.classes)}")
-            if len(self.classes) < 2:
-                raise ValueError("Categorical: classes needs at least two labels")
-        self.latent = () if self.classes is None else tuple(str(c) for c in self.classes[1:])
-        self.fixed = ()
-        self.free = {}
+    def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
+        kind = type(self).__name__
+        self.classes = None if classes is None else tuple(_plain(label) for label in classes)
+        if self.classes is None:  # to be read from the data
+            self.latent = self.fixed = self.columns = ()
+            self.free, self.given, self.weight = {}, {}, weight
+            return
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError(f"{kind}: classes has duplicates: {list(self.classes)}")
+        if len(self.classes) < 2:
+            raise ValueError(f"{kind}: classes needs at least two labels")
+        super().__init__(weight=weight)
+
+    def _links(self) -> Mapping[str, Link]:
+        raise NotImplementedError
+
+    @property
+    def links(self) -> Mapping[str, Link]:  # type: ignore[override]
+        """The parameters, which depend on the classes."""
+        return {} if self.classes is None else self._links()
+
+    def order(self, labels: set[Any]) -> tuple[Any, ...]:
+        """The classes found in the data, in their order."""
+        try:
+            return tuple(sorted(labels))
+        except TypeError:
+            return tuple(sorted(labels, key=lambda label: (type(label).__name__, str(label))))
+
+    def probabilities(self, f: Array) -> Array:
+        """P(y = class) in the order of `classes`."""
+        positions = jnp.arange(len(self.classes or ()), dtype=f.dtype)
+        return jnp.exp(jax.vmap(lambda y: self.log_prob(y, f))(positions))
+
+    def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Read labels; learn the set of classes unless it was given."""
+        values = np.asarray(column, dtype=object)
+        missing = np.array([value is None or value != value for value in values], bool)
+        likelihood = self
+        if self.classes is None:
+            classes = self.order({_plain(value) for value in values[~missing]})
+            if len(classes) < 2:
+                raise ValueError(
+                    f"holds {len(classes)} class{'es' * (len(classes) != 1)}"
+                    f"{f' ({classes[0]!r})' if classes else ''}; give "
+                    f"{type(self).__name__}(classes=[...]) if there are more"
+                )
+            likelihood = type(self)(classes, weight=self.weight)
+        position = {label: float(k) for k, label in enumerate(likelihood.classes or ())}
+        codes = np.full(len(values), np.nan)
+        for row in np.flatnonzero(~missing):
+            label = _plain(values[row])
+            if label not in position:
+                raise InvalidValueError(int(row), label)
+            codes[row] = position[label]
+        return likelihood, codes
+
+    def decode(self, y: np.ndarray) -> np.ndarray:
+        """Positions back to labels."""
+        assert self.classes is not None
+        labels = np.empty(len(self.classes), dtype=object)
+        labels[:] = self.classes
+        try:
+            plain = np.array(self.classes)  # numbers and text get a type of their own
+        except ValueError:
+            plain = labels
+        kept = plain.ndim == 1 and all(
+            a == b for a, b in zip(plain.tolist(), self.classes, strict=True)
+        )
+        return (plain if kept else labels)[np.asarray(y).astype(int)]
+
+    def __repr__(self) -> str:
+        shown = [] if self.classes is None else [f"classes={list(self.classes)}"]
+        shown += [] if self.weight is None else [f"weight={self.weight!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Categorical(Classes):
+    """One of K classes: y ~ softmax(0, f₁(x), …, f_{K−1}(x)). Labels may be anything sortable.
+
+    Args:
+        classes: the labels, the first being the reference class. Read from the data when not given
+            (in sorted order, or in the order of a pandas categorical); give them where a fold or a
+            sample may lack one.
+        weight: the column that says how many times each observation counts.
+    """
+
+    def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
+        super().__init__(classes, weight=weight)
+
+    def _links(self) -> Mapping[str, Link]:
+        return {str(label): identity for label in (self.classes or ())[1:]}
 
     def _logits(self, f: Array) -> Array:
         return jnp.concatenate([jnp.zeros(1, f.dtype), f])
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`. y is the position of the class."""
-        return jax.nn.log_softmax(self._logits(f))[y.astype(int)]
-
-    def probabilities(self, f: Array) -> Array:
-        """P(y = class) in the order of `classes`."""
-        return jax.nn.softmax(self._logits(f))
+        mine = jnp.sum(jnp.where(jnp.arange(1, len(f) + 1) == y, f, 0.0))
+        top = jax.lax.stop_gradient(jnp.maximum(jnp.max(f), 0.0))
+        return mine - top - jnp.log(jnp.exp(-top) + jnp.sum(jnp.exp(f - top)))
 
     def mean(self, f: Array) -> Array:
         """A class has no mean; see `probabilities`."""
@@ -174,59 +144,117 @@ class Categorical(Likelihood):
         """See `Likelihood.sample`."""
         return jax.random.categorical(key, self._logits(f)).astype(f.dtype)
 
-    def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Read labels; learn the set of classes unless it was given."""
-        values = np.asarray(column, dtype=object)
-        missing = np.array([value is None or value != value for value in values], bool)
-        classes = self.classes
-        if classes is None:
-            found = {_plain(value) for value in values[~missing]}
-            try:
-                classes = tuple(sorted(found))
-            except TypeError:
-                classes = tuple(sorted(found, key=lambda label: (type(label).__name__, str(label))))
-            if len(classes) < 2:
-                raise ValueError(
-                    f"holds {len(classes)} class{'es' * (len(classes) != 1)}"
-                    f"{f' ({classes[0]!r})' if classes else ''}; give Categorical(classes=[...]) "
-                    "if there are more"
-                )
-        position = {label: float(k) for k, label in enumerate(classes)}
-        codes = np.full(len(values), np.nan)
-        for row in np.flatnonzero(~missing):
-            label = _plain(values[row])
-            if label not in position:
-                raise InvalidValueError(int(row), label)
-            codes[row] = position[label]
-        return (self if classes == self.classes else type(self)(classes)), codes
-
     def start(self, y: np.ndarray) -> Start:
         """The log of the class shares, against the first class."""
         assert self.classes is not None
         share = np.bincount(y.astype(int), minlength=len(self.classes)) + 0.5
         return Start(np.log(share[1:] / share[0]), np.ones(len(self.latent)), {})
 
-    def decode(self, y: np.ndarray) -> np.ndarray:
-        """Positions back to labels."""
-        assert self.classes is not None
-        labels = np.empty(len(self.classes), dtype=object)
-        labels[:] = self.classes
-        try:
-            plain = np.array(self.classes)  # numbers and text get a type of their own
-        except ValueError:
-            plain = labels
-        kept = plain.ndim == 1 and all(
-            a == b for a, b in zip(plain.tolist(), self.classes, strict=True)
-        )
-        return (plain if kept else labels)[np.asarray(y).astype(int)]
+
+class Ordinal(Classes):
+    """One of K classes in order: P(y ≤ k) = σ(c_{k+1} − location(x)), the cutpoints c learned.
+
+    The first cutpoint is zero, as the location has a constant of its own; the others follow at
+    learned distances (`cutpoints`). The mean and variance are those of the labels where they are
+    numbers, of the positions 0 … K − 1 otherwise; quantiles are labels.
+
+    Args:
+        classes: the labels in order. Read from the data when not given, if they are numbers or an
+            ordered pandas categorical.
+        weight: the column that says how many times each observation counts.
+    """
+
+    default_latent = ("location",)
+
+    def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
+        super().__init__(classes, weight=weight)
+
+    def _links(self) -> Mapping[str, Link]:
+        gaps = range(1, len(self.classes or ()) - 1)
+        return {"location": identity, **{f"gap{k}": exp for k in gaps}}
+
+    def order(self, labels: set[Any]) -> tuple[Any, ...]:
+        """Numbers in their order; other labels have none."""
+        if not all(isinstance(label, Real) for label in labels):
+            some = sorted(map(repr, labels))[:3]
+            raise ValueError(
+                f"holds labels without an order of their own, such as {', '.join(some)}; give "
+                "Ordinal(classes=[...]) in order, or an ordered pandas categorical"
+            )
+        return tuple(sorted(labels))
+
+    def _cuts(self, f: Array) -> Array:
+        gaps = self.parameters(f)[1:]
+        steps = [jnp.zeros((), f.dtype), *(jnp.asarray(gap, f.dtype) for gap in gaps)]
+        return jnp.cumsum(jnp.stack(steps))
 
     @property
-    def is_default(self) -> bool:
-        """Every class but the first is always latent."""
-        return True
+    def cutpoints(self) -> np.ndarray:
+        """The learned cutpoints, of which the first is zero."""
+        return np.cumsum([0.0, *self.constants.values()])
 
-    def __repr__(self) -> str:
-        return f"Categorical({'' if self.classes is None else f'classes={list(self.classes)}'})"
+    def _between(self, y: Array, f: Array) -> tuple[Array, Array, Array, Array]:
+        """The cutpoints above and below the class, and whether there is none above or below."""
+        cuts, k = self._cuts(f), y.astype(int)
+        top = len(self.classes or ()) - 1
+        above, below = cuts[jnp.minimum(k, top - 1)], cuts[jnp.maximum(k - 1, 0)]
+        return above, below, k >= top, k <= 0
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """With a and b the cutpoints, σ(a − f) − σ(b − f) = σ(a − f) σ(f − b) (1 − e^{b − a})."""
+        above, below, last, first = self._between(y, f)
+        return (
+            _log_width(above, below, first | last)
+            - jnp.where(last, 0.0, jax.nn.softplus(f[0] - above))
+            - jnp.where(first, 0.0, jax.nn.softplus(below - f[0]))
+        )
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """The same, by E[log(1 + e^f)]."""
+        above, below, last, first = self._between(y, mean)
+        return (
+            _log_width(above, below, first | last)
+            - jnp.where(last, 0.0, expected_softplus(mean[0] - above, cov[0, 0]))
+            - jnp.where(first, 0.0, expected_softplus(below - mean[0], cov[0, 0]))
+        )
+
+    def _scores(self, f: Array) -> Array:
+        labels = self.classes or ()
+        numbers = all(isinstance(label, Real) for label in labels)
+        return jnp.asarray(np.array(labels if numbers else range(len(labels)), float), f.dtype)
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return self.probabilities(f) @ self._scores(f)
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return self.probabilities(f) @ (self._scores(f) - self.mean(f)) ** 2
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`. y is the position of the class."""
+        above, _, last, _ = self._between(jnp.floor(y), f)
+        return jnp.where(y < 0, 0.0, jnp.where(last, 1.0, jax.nn.sigmoid(above - f[0])))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """The class in which the location plus logistic noise falls."""
+        value = f[0] + jax.random.logistic(key, dtype=f.dtype)
+        return jnp.sum(value > self._cuts(f)).astype(f.dtype)
+
+    def start(self, y: np.ndarray) -> Start:
+        """From the shares of the classes."""
+        assert self.classes is not None
+        share = np.bincount(y.astype(int), minlength=len(self.classes)) + 0.5
+        below = np.cumsum(share)[:-1] / np.sum(share)
+        cuts = np.log(below) - np.log1p(-below)
+        gaps = {f"gap{k}": float(gap) for k, gap in enumerate(np.log(np.diff(cuts)), start=1)}
+        return Start(-cuts[:1], np.ones(1), gaps)
+
+
+def _log_width(above: Array, below: Array, outer: Array) -> Array:
+    """log(1 − e^{below − above}) for a class between two cutpoints, 0 for an outer one."""
+    gap = jnp.where(outer, 1.0, above - below)
+    return jnp.where(outer, 0.0, jnp.log(-jnp.expm1(-gap)))
 
 
 def _plain(label: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Positive outputs: Exponential and Gamma."""
+"""Positive outputs: Gamma. Those that may be right-censored are in `lifetimes`."""
 
 from collections.abc import Mapping
 
@@ -9,54 +9,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from ..quadrature import constant, gauss_hermite
-from .base import Likelihood, Start, exp
+from .base import Latent, Likelihood, Start, exp
 from .special import lower_gamma
 
-__all__ = ["Exponential", "Gamma"]
-
-
-class Exponential(Likelihood):
-    """A waiting time: y ~ Exponential(rate(x)), with mean 1/rate."""
-
-    links = {"rate": exp}
-    support = "a number >= 0"
-
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
-        return f[0] - y * jnp.exp(f[0])
-
-    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
-        """μ − y e^(μ + v/2)."""
-        return mean[0] - y * jnp.exp(mean[0] + 0.5 * cov[0, 0])
-
-    def mean(self, f: Array) -> Array:
-        """See `Likelihood.mean`."""
-        return jnp.exp(-f[0])
-
-    def variance(self, f: Array) -> Array:
-        """See `Likelihood.variance`."""
-        return jnp.exp(-2.0 * f[0])
-
-    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """One over the rate is log-normal, and E[y²] = 2 E[rate⁻²]."""
-        expected = jnp.exp(-mean[0] + 0.5 * cov[0, 0])
-        return expected, expected**2 * (2.0 * jnp.exp(cov[0, 0]) - 1.0)
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.cdf`."""
-        return -jnp.expm1(-jnp.maximum(y, 0.0) * jnp.exp(f[0]))
-
-    def sample(self, key: Array, f: Array) -> Array:
-        """See `Likelihood.sample`."""
-        return jax.random.exponential(key, dtype=f.dtype) * jnp.exp(-f[0])
-
-    def valid(self, y: np.ndarray) -> np.ndarray:
-        """See `Likelihood.valid`."""
-        return y >= 0
-
-    def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """One over the mean."""
-        return {"rate": 1.0 / np.mean(y) if np.any(y > 0) else 1.0}
+__all__ = ["Gamma"]
 
 
 class Gamma(Likelihood):
@@ -65,20 +21,23 @@ class Gamma(Likelihood):
     Args:
         shape: a fixed shape, where it is not latent.
         rate: a fixed rate, where it is not latent.
+        weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
     """
 
     links = {"shape": exp, "rate": exp}
     support = "a number > 0"
+    ends = (0.0, np.inf)
 
     def __init__(
         self,
         shape: float | None = None,
         rate: float | None = None,
         *,
-        latent: tuple[str, ...] | None = None,
+        weight: str | None = None,
+        latent: Latent = None,
     ):
-        super().__init__(latent=latent, shape=shape, rate=rate)
+        super().__init__(shape=shape, rate=rate, weight=weight, latent=latent)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""

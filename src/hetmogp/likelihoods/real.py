@@ -1,17 +1,19 @@
-"""Real-valued outputs: Gaussian, heteroscedastic Gaussian, Student-t."""
+"""Real-valued outputs: Gaussian and Student-t, with one noise for all inputs or one at each."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln, logsumexp, ndtr
+from jax.scipy.special import betainc, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..quadrature import constant, gauss_hermite
-from .base import Likelihood, exp, identity
+from .base import Latent, Likelihood, exp, identity
+from .special import log_rising
 
-__all__ = ["Gaussian", "HetGaussian", "StudentT"]
+__all__ = ["Gaussian", "HetGaussian", "HetStudentT", "StudentT"]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -26,14 +28,21 @@ class Gaussian(Likelihood):
 
     Args:
         scale: the standard deviation of the noise; learned when not given.
-        latent: the parameters that are functions of the input.
+        weight: the column that says how many times each observation counts.
+        latent: the parameters that are functions of the input; the mean by default.
     """
 
     links = {"mean": identity, "scale": exp}
     default_latent = ("mean",)
 
-    def __init__(self, scale: float | None = None, *, latent: tuple[str, ...] | None = None):
-        super().__init__(latent=latent, scale=scale)
+    def __init__(
+        self,
+        scale: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+    ):
+        super().__init__(scale=scale, weight=weight, latent=latent)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
@@ -70,7 +79,7 @@ class Gaussian(Likelihood):
     def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
         """The predictive is Gaussian, N(μ, v + σ²), or a mixture over a latent scale."""
         if self.latent == ("mean", "scale"):
-            return _given_second(mean, cov, lambda f2: jnp.exp(2.0 * f2))
+            return _over_noise(mean, cov, lambda f2: jnp.exp(2.0 * f2))
         if self.latent != ("mean",):
             return None
         _, scale = self.parameters(mean)
@@ -78,9 +87,20 @@ class Gaussian(Likelihood):
 
 
 class HetGaussian(Likelihood):
-    """A real output with its own noise at every input: y ~ N(mean(x), variance(x))."""
+    """A real output with its own noise at every input: y ~ N(mean(x), variance(x)).
+
+    Args:
+        weight: the column that says how many times each observation counts.
+    """
 
     links = {"mean": identity, "variance": exp}
+
+    def __init__(
+        self,
+        *,
+        weight: str | None = None,
+    ):
+        super().__init__(weight=weight)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
@@ -117,36 +137,22 @@ class HetGaussian(Likelihood):
 
     def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
         """A mixture over the latent variance."""
-        return _given_second(mean, cov, jnp.exp) if self.is_default else None
+        return _over_noise(mean, cov, jnp.exp) if self.is_default else None
 
 
-class StudentT(Likelihood):
-    """A real output with heavy tails: y ~ location(x) + scale · t(df).
-
-    Args:
-        scale: the scale of the noise; learned when not given.
-        df: the degrees of freedom; learned when not given.
-        latent: the parameters that are functions of the input.
-    """
+class Student(Likelihood):
+    """location + scale · t(df): what the two below share."""
 
     links = {"location": identity, "scale": exp, "df": exp}
-    default_latent = ("location",)
 
-    def __init__(
-        self,
-        scale: float | None = None,
-        df: float | None = None,
-        *,
-        latent: tuple[str, ...] | None = None,
-    ):
-        super().__init__(latent=latent, scale=scale, df=df)
+    def __init__(self, **options: Any):
+        super().__init__(**options)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
         location, scale, df = self.parameters(f)
-        z2 = ((y - location) / scale) ** 2
-        normaliser = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * jnp.log(df * jnp.pi)
-        return normaliser - jnp.log(scale) - 0.5 * (df + 1) * jnp.log1p(z2 / df)
+        log_tail = jnp.log1p(((y - location) / scale) ** 2 / df)
+        return _log_normaliser(df) - jnp.log(scale) - 0.5 * (df + 1.0) * log_tail
 
     def mean(self, f: Array) -> Array:
         """The location; where df ≤ 1 there is no mean and this is its median."""
@@ -176,31 +182,105 @@ class StudentT(Likelihood):
         return {"location": np.median(y), "scale": quarter or np.sqrt(_spread(y) / 3), "df": 4.0}
 
     def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
-        """A t is a Gaussian of precision λ/scale², λ ~ Gamma(df/2, df/2): a mixture over λ."""
-        if not self.is_default:
+        """A t is a Gaussian of precision λ/scale², λ ~ Gamma(df/2, df/2): a mixture over λ.
+
+        Where the scale is latent too, each λ stands with each of a few values of the scale.
+        """
+        if self.latent == ("location",):
+            _, scale, df = self.parameters(mean)
+            weights, log_lambda = _precisions(df, 161, mean.dtype)
+            centres = jnp.broadcast_to(mean[0], weights.shape)
+            return weights, centres, cov[0, 0] + scale**2 * jnp.exp(-log_lambda)
+        if self.latent != ("location", "scale"):
             return None
-        _, scale, df = self.parameters(mean)
-        left = -4.0 - 40.0 / df
-        right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
-        share = jnp.linspace(0.0, 1.0, 161, dtype=mean.dtype)
-        tail = left - 46.0 * share[:0:-2]  # few nodes far out: what a distant y is explained by
-        t = jnp.concatenate([tail, left + (right - left) * share])  # log λ
-        log_mass = 0.5 * df * (t - jnp.exp(t)) + jnp.log(
-            0.5 * (jnp.append(t[1:], t[-1]) - jnp.append(t[:1], t[:-1]))
+        weights, log_lambda = _precisions(self.parameters(mean)[2], 61, mean.dtype)
+        outer, centre, rest, f2 = _given_second(mean, cov, 24)
+        noise = jnp.exp(2.0 * f2[:, None] - log_lambda)
+        shape = noise.shape
+        return (
+            (outer[:, None] * weights).ravel(),
+            jnp.broadcast_to(centre[:, None], shape).ravel(),
+            (rest + noise).ravel(),
         )
-        weights = jnp.exp(log_mass - logsumexp(log_mass))
-        return weights, jnp.broadcast_to(mean[0], t.shape), cov[0, 0] + scale**2 * jnp.exp(-t)
 
 
-def _given_second(
-    mean: Array, cov: Array, noise: Callable[[Array], Array]
-) -> tuple[Array, Array, Array]:
-    """y = f₁ + noise of a variance set by f₂: Gaussian given f₂, so a mixture over f₂ alone."""
-    nodes, weights = map(constant, gauss_hermite(48))
+class StudentT(Student):
+    """A real output with heavy tails: y ~ location(x) + scale · t(df).
+
+    Args:
+        scale: the scale of the noise; learned when not given.
+        df: the degrees of freedom; learned when not given.
+        weight: the column that says how many times each observation counts.
+        latent: the parameters that are functions of the input; the location by default.
+    """
+
+    default_latent = ("location",)
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        df: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+    ):
+        super().__init__(scale=scale, df=df, weight=weight, latent=latent)
+
+
+class HetStudentT(Student):
+    """A real output with heavy tails and its own noise at every input: location(x) + scale(x) · t.
+
+    Args:
+        df: the degrees of freedom; learned when not given.
+        weight: the column that says how many times each observation counts.
+        latent: the parameters that are functions of the input; location and scale by default.
+    """
+
+    default_latent = ("location", "scale")
+
+    def __init__(
+        self,
+        df: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+    ):
+        super().__init__(df=df, weight=weight, latent=latent)
+
+
+def _log_normaliser(df: Array | float) -> Array:
+    """log Γ((df + 1)/2) − log Γ(df/2) − ½ log(π df), of which the first two cancel for large df."""
+    half = 0.5 * jnp.asarray(df)
+    return log_rising(half, jnp.asarray(0.5)) - 0.5 * float(np.log(2.0 * np.pi))
+
+
+def _precisions(df: Array | float, n: int, dtype: Any) -> tuple[Array, Array]:
+    """Weights of values of log λ, λ ~ Gamma(df/2, df/2)."""
+    left = -4.0 - 40.0 / df
+    right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
+    share = jnp.linspace(0.0, 1.0, n, dtype=dtype)
+    tail = left - 46.0 * share[:0:-2]  # few nodes far out: what a distant y is explained by
+    t = jnp.concatenate([tail, left + (right - left) * share])
+    log_mass = 0.5 * df * (t - jnp.exp(t)) + jnp.log(
+        0.5 * (jnp.append(t[1:], t[-1]) - jnp.append(t[:1], t[:-1]))
+    )
+    return jnp.exp(log_mass - logsumexp(log_mass)), t
+
+
+def _given_second(mean: Array, cov: Array, n: int) -> tuple[Array, Array, Array, Array]:
+    """f₁ given each of n values of f₂: their weights, the means and the variance of f₁, and f₂."""
+    nodes, weights = map(constant, gauss_hermite(n))
     v2 = jnp.maximum(cov[1, 1], 1e-30)
     f2 = mean[1] + jnp.sqrt(v2) * nodes
     centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
-    rest = jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0)
+    return weights, centre, jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0), f2
+
+
+def _over_noise(
+    mean: Array, cov: Array, noise: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
+    """y = f₁ + noise of a variance set by f₂: Gaussian given f₂, so a mixture over f₂ alone."""
+    weights, centre, rest, f2 = _given_second(mean, cov, 48)
     return weights, centre, rest + noise(f2)
 
 

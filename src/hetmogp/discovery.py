@@ -1,0 +1,366 @@
+"""Which likelihood suits an output: read its column, try what it admits, choose by held-out data.
+
+`propose` looks at the values alone (type, support, ties, zeros, tails) and lists the likelihoods
+under which they are possible and plausible. `discover` fits each of these to some of the rows, one
+output at a time, and compares the log density of the others.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from .fitting import Progress
+from .inputs import split_inputs
+from .kernels import RBF
+from .likelihoods import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Categorical,
+    Classes,
+    Exponential,
+    Gamma,
+    Gaussian,
+    HetGaussian,
+    HetStudentT,
+    Likelihood,
+    LogitNormal,
+    LogLogistic,
+    LogNormal,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    StudentT,
+    VonMises,
+    Weibull,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+    ZeroOneInflatedBeta,
+)
+from .model import HetMOGP
+from .tables import split_outputs
+
+__all__ = ["Discovery", "Proposal", "discover", "propose"]
+
+TRAIN, TEST = 500, 1000  # rows at most
+INDUCING = 25
+LARGEST_COUNT = 10_000  # larger whole numbers are taken for measurements
+FEW = 6  # so many different whole numbers may be the codes of classes
+MANY_CLASSES = 50
+CLOSE = 0.01  # nats per value: a simpler likelihood this near the best one is preferred
+
+REAL = (Gaussian(), HetGaussian(), StudentT(), HetStudentT())
+POSITIVE = (Exponential(), LogNormal(), Gamma(), Weibull(), LogLogistic())
+
+
+class Proposal(NamedTuple):
+    """What a column looks like, in words, and the likelihoods it admits (none: not an output)."""
+
+    seen: str
+    candidates: tuple[Likelihood, ...]
+
+
+def propose(column: Any) -> Proposal:
+    """Read one column of values; missing ones are ignored."""
+    series = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
+    values = series.dropna()
+    if not len(values):
+        return Proposal("no observed value", ())
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        ordered = values.dtype.ordered
+        present = [label for label in values.dtype.categories if (values == label).any()]
+        return _labels(values, present if ordered else None)
+    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
+        return Proposal("dates or times, which are inputs rather than outputs", ())
+    if pd.api.types.is_bool_dtype(values):
+        return Proposal("True and False", (Bernoulli(),))
+    try:
+        if any(isinstance(value, str) for value in values):
+            raise ValueError
+        numbers = values.to_numpy(dtype=float)
+    except (TypeError, ValueError):
+        return _labels(values)
+    if not np.isfinite(numbers).all():
+        return Proposal("infinite values", ())
+    return _numbers(numbers)
+
+
+def _labels(values: pd.Series, in_order: list[Any] | None = None) -> Proposal:
+    distinct = values.nunique()
+    if distinct == 1:
+        return Proposal(f"one label only, {values.iloc[0]!r}", ())
+    if distinct > min(MANY_CLASSES, len(values) / 3):
+        return Proposal(f"{distinct} different labels: names or text rather than classes", ())
+    if in_order:
+        return Proposal(f"{distinct} classes in order", (Ordinal(in_order),))
+    return Proposal(f"{distinct} classes without an order", (Categorical(),))
+
+
+def _numbers(y: np.ndarray) -> Proposal:
+    distinct, counts = np.unique(y, return_counts=True)
+    low, high = distinct[0], distinct[-1]
+    if len(distinct) == 1:
+        return Proposal(f"one value only, {low:g}", ())
+    if set(distinct) <= {0.0, 1.0}:
+        return Proposal("0 and 1", (Bernoulli(),))
+    if len(distinct) == 2:
+        return Proposal(f"two values, {low:g} and {high:g}", (Categorical(),))
+    if np.all(y == np.floor(y)) and low >= 0 and high <= LARGEST_COUNT:
+        return _whole(y, distinct, counts)
+    return _continuous(y, distinct, counts)
+
+
+def _whole(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
+    low, high, zeros = int(distinct[0]), int(distinct[-1]), float(np.mean(y == 0))
+    seen = f"whole numbers from {low} to {high}" + (f", {zeros:.0%} of them zero" if zeros else "")
+    candidates: tuple[Likelihood, ...] = (Poisson(), NegativeBinomial())
+    if zeros:
+        candidates += (ZeroInflatedPoisson(), ZeroInflatedNegativeBinomial())
+    # Counts thin out towards their largest value; scales of classes and of trials need not.
+    piled = len(distinct) <= 2 * FEW and counts[-1] >= 0.25 * counts.max()
+    if piled:
+        seen += f", {counts[-1] / len(y):.0%} at the top"
+    if piled and low == 0:
+        candidates += (Binomial(trials=high),)
+    if piled or len(distinct) <= FEW:
+        candidates += (Ordinal(), Categorical())
+    return Proposal(seen, candidates)
+
+
+def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
+    low, high = distinct[0], distinct[-1]
+    most = int(np.argmax(counts))
+    tied = counts[most] / len(y)
+    ties = f", {tied:.0%} of them exactly {distinct[most]:g}" if tied > 0.05 else ""
+    if low >= 0 and high <= 1:
+        at_end = float(np.mean((y == 0) | (y == 1)))
+        if at_end:
+            seen = f"numbers from 0 to 1, {at_end:.1%} of them at an end"
+            return Proposal(seen, (ZeroOneInflatedBeta(),))
+        bounded: tuple[Likelihood, ...] = (LogitNormal(), Beta())
+        narrow = high - low < 0.5
+        return Proposal(
+            f"numbers between 0 and 1{ties}", (*REAL[:2], *bounded) if narrow else bounded
+        )
+    kurtosis = float(np.mean((y - y.mean()) ** 4) / np.var(y) ** 2)
+    tails = f", with long tails (kurtosis {kurtosis:.0f})" if kurtosis > 6 else ""
+    if low > 0:
+        variation = np.std(y) / np.mean(y)
+        skew = float(np.mean((y - y.mean()) ** 3) / np.std(y) ** 3)
+        seen = f"positive numbers, {low:g} to {high:g}{ties}"
+        if variation < 0.15:
+            return Proposal(f"{seen}, far from zero for their spread{tails}", REAL)
+        if variation > 0.5 or skew > 1:
+            return Proposal(f"{seen}, skewed (skewness {skew:.1f})", POSITIVE)
+        return Proposal(seen, (*REAL[:2], *POSITIVE[1:]))
+    if low == 0:
+        zeros = float(np.mean(y == 0))
+        return Proposal(f"numbers >= 0, {zeros:.0%} of them zero", (Exponential(), *REAL))
+    seen = f"real numbers, {low:g} to {high:g}{ties}{tails}"
+    if low >= -np.pi and high <= np.pi and high - low > 5.0:
+        return Proposal(f"{seen}, as angles in radians have", (VonMises(), *REAL))
+    return Proposal(seen, REAL)
+
+
+class Discovery(Mapping[str, Likelihood]):
+    """The recommended likelihood of every output that can be modelled, by name.
+
+    Attributes:
+        table: one row per output and candidate: the mean log density of held-out values, how much
+            less than the best that is with its standard error, whether it is the recommendation and
+            why. An output that cannot be modelled has one row without a likelihood.
+        likelihoods: the recommendations, as a dict for `HetMOGP`.
+    """
+
+    def __init__(self, table: pd.DataFrame, likelihoods: dict[str, Likelihood]):
+        self.table, self.likelihoods = table, likelihoods
+
+    def __getitem__(self, name: str) -> Likelihood:
+        return self.likelihoods[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.likelihoods)
+
+    def __len__(self) -> int:
+        return len(self.likelihoods)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The outputs that cannot be modelled, and why."""
+        rows = self.table[self.table["likelihood"] == ""]
+        return dict(zip(rows["output"], rows["reason"], strict=True))
+
+    def __repr__(self) -> str:
+        shown = self.table.assign(
+            recommended=np.where(self.table["recommended"], "*", ""),
+            log_density=self.table["log_density"].map(_three),
+            behind=self.table["behind"].map(_three),
+            error=self.table["error"].map(_three),
+        )
+        text = (
+            shown.drop(columns="reason").rename(columns={"recommended": ""}).to_string(index=False)
+        )
+        chosen = self.table[self.table["recommended"] | (self.table["likelihood"] == "")]
+        reasons = [f"{row.output}: {row.reason}" for row in chosen.itertuples()]
+        return "\n".join([text, "", *reasons])
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html(index=False, na_rep="", float_format="{:.3f}".format)
+
+
+def _three(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.3f}" if abs(value) < 1e5 else f"{value:.1e}"
+
+
+def discover(
+    X: Any,
+    Y: Any,
+    *,
+    outputs: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Discovery:
+    """Find a likelihood for each column of Y.
+
+    At most 500 rows are fitted and 1,000 others scored, so it takes seconds per candidate, most of
+    them for compiling.
+
+    Args:
+        X: the inputs, as for `HetMOGP.fit`.
+        Y: the outputs, as for `HetMOGP.fit`.
+        outputs: the columns to look at; all by default.
+        seed: of the choice of rows.
+        progress: whether to show a progress bar in a terminal or notebook.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> x = np.linspace(0, 1, 80)
+        >>> Y = {"on": (rng.uniform(size=80) < x).astype(int), "none": [np.nan] * 80}
+        >>> found = discover(x, Y)
+        >>> found.likelihoods, found.left_out
+        ({'on': Bernoulli()}, {'none': 'no observed value'})
+    """
+    names = _names(Y)
+    raw = split_outputs(names, Y)
+    tables = split_inputs(names, X, None)
+    chosen = names if outputs is None else list(outputs)
+    for name in chosen:
+        if name not in raw:
+            raise ValueError(f"Y has no column {name!r}; it has {', '.join(names)}")
+        if len(raw[name]) != len(tables[name][0]):
+            raise ValueError(
+                f"output {name!r} has {len(raw[name])} values but its inputs have "
+                f"{len(tables[name][0])} rows"
+            )
+    proposals = {name: propose(raw[name]) for name in chosen}
+    total, done = sum(len(p.candidates) for p in proposals.values() if len(p.candidates) > 1), 0
+    rows: list[dict[str, Any]] = []
+    likelihoods: dict[str, Likelihood] = {}
+    with Progress(progress) as bar:
+        for name, (seen, candidates) in proposals.items():
+            found = []
+            for candidate in candidates if len(candidates) > 1 else ():
+                bar.update(f"{name} · {type(candidate).__name__}", done / total)
+                found.append(_held_out(candidate, tables[name][0], raw[name], seed))
+                done += 1
+            best, part = _judge(name, seen, candidates, found)
+            rows += part
+            if best is not None:
+                likelihoods[name] = best
+    return Discovery(pd.DataFrame(rows), likelihoods)
+
+
+def _names(Y: Any) -> list[str]:
+    if isinstance(Y, pd.DataFrame | Mapping):
+        return [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
+    if isinstance(Y, pd.Series):
+        return [str(Y.name) if Y.name is not None else "y0"]
+    D = len(Y) if isinstance(Y, list | tuple) else 1 if np.ndim(Y) == 1 else np.shape(Y)[1]
+    return [f"y{d}" for d in range(D)]
+
+
+def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.ndarray | None:
+    """The log density of each held-out value after a small fit; nothing where the fit fails."""
+    series = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y))
+    seen = np.flatnonzero(series.notna().to_numpy())
+    shuffled = np.random.default_rng(seed).permutation(seen)
+    train = shuffled[: min(TRAIN, max(1, int(0.6 * len(shuffled))))]
+    test = shuffled[len(train) :][:TEST]
+    if isinstance(likelihood, Classes) and likelihood.classes is None:
+        likelihood = type(likelihood)(sorted(set(series.iloc[seen].tolist())))
+    model = HetMOGP(
+        {"y": likelihood},
+        kernel=RBF(ard=X.shape[1] <= 3),
+        prior="independent",
+        inducing=min(INDUCING, len(np.unique(X[train], axis=0))),
+        learn_inducing=False,
+        method="vem",
+        max_iter=10,
+        tol=1e-4,
+        seed=seed,
+        progress=False,
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X[train], {"y": series.iloc[train].tolist()})
+            density = model.predict(X[test])["y"].log_prob(series.iloc[test].tolist())
+    except ArithmeticError:
+        return None
+    return density if np.isfinite(density).all() else None
+
+
+def _judge(
+    name: str,
+    seen: str,
+    candidates: Sequence[Likelihood],
+    found: Sequence[np.ndarray | None],
+) -> tuple[Likelihood | None, list[dict[str, Any]]]:
+    """The recommendation for one output, and its rows of the table."""
+
+    def row(likelihood: str, scores: tuple[float, ...] = (np.nan,) * 3, reason: str = "") -> dict:
+        of = dict(zip(("log_density", "behind", "error"), scores, strict=True))
+        return {
+            "output": name,
+            "likelihood": likelihood,
+            **of,
+            "recommended": bool(reason) and likelihood != "",
+            "reason": reason,
+        }
+
+    if not candidates:
+        return None, [row("", reason=seen)]
+    scored = [(c, d) for c, d in zip(candidates, found, strict=False) if d is not None]
+    if not scored:
+        only = "" if len(candidates) == 1 else "; no candidate could be scored"
+        return candidates[0], [row(repr(candidates[0]), reason=f"{seen}{only}")]
+    means = [float(np.mean(density)) for _, density in scored]
+    top = int(np.argmax(means))
+    gaps = [scored[top][1] - density for _, density in scored]
+    behind = [float(np.mean(gap)) for gap in gaps]
+    errors = [float(np.std(gap) / np.sqrt(len(gap))) for gap in gaps]
+    near = [i for i in range(len(scored)) if behind[i] <= min(CLOSE, 2.0 * errors[i])]
+    pick = min(near, key=lambda i: (_parameters(scored[i][0]), behind[i]))
+    second = sorted(set(range(len(scored))) - {pick}, key=behind.__getitem__)[:1]
+    reason = f"{seen}; {means[pick]:.3f} nats per held-out value"
+    if pick != top:
+        reason += f", as good as {scored[top][0]!r} and simpler"
+    elif second:
+        reason += f", {behind[second[0]]:.3f} more than {scored[second[0]][0]!r}"
+    order = sorted(range(len(scored)), key=behind.__getitem__)
+    rows = [
+        row(repr(scored[i][0]), (means[i], behind[i], errors[i]), reason if i == pick else "")
+        for i in order
+    ]
+    return scored[pick][0], rows
+
+
+def _parameters(likelihood: Likelihood) -> tuple[int, int]:
+    """How many functions and constants a likelihood has to learn; classes come last, as equals."""
+    if isinstance(likelihood, Classes):
+        return MANY_CLASSES, 0
+    return len(likelihood.latent), len(likelihood.free)

@@ -1,0 +1,199 @@
+"""Any distribution of numpyro as an output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .base import Latent, Likelihood, Link, exp, identity, logistic
+
+__all__ = ["FromDistribution", "from_distribution"]
+
+LINKS = {"identity": identity, "exp": exp, "log": exp, "logistic": logistic, "logit": logistic}
+
+
+class FromDistribution(Likelihood):
+    """A distribution of numpyro; see `from_distribution`."""
+
+    distribution: type = eqx.field(static=True)
+    named_links: tuple[tuple[str, Link], ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        distribution: type,
+        named_links: tuple[tuple[str, Link], ...],
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+        **values: float | None,
+    ):
+        self.distribution, self.named_links = distribution, named_links
+        super().__init__(weight=weight, latent=latent, **values)
+
+    def _default_latent(self) -> tuple[str, ...]:
+        return tuple(name for name in self.links if name not in dict(self.fixed))
+
+    @property
+    def links(self) -> Mapping[str, Link]:  # type: ignore[override]
+        """The parameters that were given a link."""
+        return dict(self.named_links)
+
+    def _at(self, f: Array) -> Any:
+        values = dict(zip(self.links, self.parameters(f), strict=True))
+        return self.distribution(**{k: jnp.asarray(v, f.dtype) for k, v in values.items()})
+
+    def _typical(self) -> Any:
+        """The distribution somewhere in the middle of its parameters."""
+        values = dict(self.fixed)
+        for name, link in self.links.items():
+            values.setdefault(name, float(link(jnp.zeros(()))))
+        return self.distribution(**values)
+
+    @property
+    def discrete(self) -> bool:  # type: ignore[override]
+        """Whether values are whole numbers."""
+        return bool(self._typical().support.is_discrete)
+
+    @property
+    def support(self) -> str:  # type: ignore[override]
+        """What a value may be, in numpyro's words."""
+        return f"a value in {self.distribution.__name__}'s support, {self._typical().support}"
+
+    @property
+    def ends(self) -> tuple[float, float]:  # type: ignore[override]
+        """The bounds of the support."""
+        support = self._typical().support
+        low, high = (
+            getattr(support, "lower_bound", -np.inf),
+            getattr(support, "upper_bound", np.inf),
+        )
+        return float(low), float(high)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        return self._at(f).log_prob(y)
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return jnp.asarray(self._at(f).mean, f.dtype)
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return jnp.asarray(self._at(f).variance, f.dtype)
+
+    @property
+    def has_cdf(self) -> bool:
+        """Whether numpyro offers a distribution function."""
+        try:
+            self._typical().cdf(0.5)
+        except NotImplementedError:
+            return False
+        return True
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        return self._at(f).cdf(y)
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        return jnp.asarray(self._at(f).sample(key), f.dtype)
+
+    def valid(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.valid`."""
+        return np.asarray(self._typical().support(y))
+
+    def __repr__(self) -> str:
+        fixed = dict(self.fixed)
+        links = ", ".join(f"{n!r}: {link.name!r}" for n, link in self.named_links if n not in fixed)
+        others = [f"{name}={value:g}" for name, value in fixed.items()]
+        if self.weight is not None:
+            others.append(f"weight={self.weight!r}")
+        if not self.is_default:
+            others.append(f"latent={self.latent}")
+        shown = [f"from_distribution({self.distribution.__name__}", f"{{{links}}}", *others]
+        return ", ".join(shown) + ")"
+
+
+def from_distribution(
+    distribution: type,
+    links: Mapping[str, str | Link] | None = None,
+    *,
+    latent: Latent = None,
+    weight: str | None = None,
+    **values: float,
+) -> FromDistribution:
+    """An output that follows a distribution of numpyro.
+
+    Quantiles come from its distribution function where numpyro has one, from samples otherwise.
+
+    Args:
+        distribution: a class of `numpyro.distributions` whose values are single numbers.
+        links: the link of each parameter that is to be learned: "identity" for any real number,
+            "exp" for a positive one, "logistic" for one between 0 and 1, or a `Link` of your own.
+            By default each parameter has the link that suits its constraint.
+        latent: the parameters that are functions of the input; by default all that have a link. The
+            others are learned constants.
+        weight: the column that says how many times each observation counts.
+        **values: the remaining parameters, as fixed numbers.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> from_distribution(dist.Gumbel, {"loc": "identity", "scale": "exp"}, latent=("loc",))
+        from_distribution(Gumbel, {'loc': 'identity', 'scale': 'exp'}, latent=('loc',))
+    """
+    constraints = getattr(distribution, "arg_constraints", None)
+    if not isinstance(distribution, type) or constraints is None:
+        raise TypeError(f"{distribution!r} is not a class of numpyro.distributions")
+    kind = distribution.__name__
+    if links is None:
+        links = {n: _suited(kind, n, c) for n, c in constraints.items() if n not in values}
+    chosen = {}
+    for name, link in links.items():
+        if name not in constraints:
+            raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
+        if name in values:
+            raise ValueError(f"{kind}: {name} cannot have a link and be fixed at {values[name]}")
+        if not isinstance(link, Link) and link not in LINKS:
+            raise ValueError(f"{kind}: the link of {name} is {link!r}; it may be {list(LINKS)}")
+        chosen[name] = link if isinstance(link, Link) else LINKS[link]
+    everything = {**chosen, **dict.fromkeys(values, identity)}
+    for name in values:
+        if name not in constraints:
+            raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
+    found = FromDistribution(
+        distribution,
+        tuple(everything.items()),
+        weight=weight,
+        latent=tuple(chosen) if latent is None else latent,
+        **values,
+    )
+    try:
+        typical = found._typical()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{kind} cannot be made from {list(everything)}: {error}") from None
+    if typical.batch_shape or typical.event_shape:
+        raise ValueError(f"{kind}: an output must be a single number, not {typical.event_shape}")
+    return found
+
+
+def _suited(kind: str, name: str, constraint: Any) -> Link:
+    """The link whose range is a parameter's constraint."""
+    from numpyro.distributions import constraints  # slow to import
+
+    suited = [
+        (constraints.real, identity),
+        (constraints.circular, identity),
+        (constraints.positive, exp),
+        (constraints.nonnegative, exp),
+        (constraints.unit_interval, logistic),
+    ]
+    for known, link in suited:
+        if constraint is known:
+            return link
+    raise ValueError(
+        f"{kind}: the parameter {name} is {constraint}, for which there is no usual link; give "
+        f"links={{...}}, or fix it with {name}=..."
+    )

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install demo test lint stress bench clean
+.PHONY: install demo test lint stress bench calibration discovery clean
 
 install: $(READY)
 
@@ -29,6 +29,12 @@ stress: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/gap.py --seeds 10
 	$(BIN)/python benchmarks/london.py --splits 5
+
+calibration: $(READY)
+	$(BIN)/python benchmarks/calibration.py --seeds 5 --workers 2 --out docs
+
+discovery: $(READY)
+	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache

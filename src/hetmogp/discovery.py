@@ -5,8 +5,8 @@ under which they are possible and plausible. `discover` fits each of these to so
 output at a time, and compares the log density of the others.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,10 +40,11 @@ from .likelihoods import (
     ZeroInflatedPoisson,
     ZeroOneInflatedBeta,
 )
+from .linalg import session
 from .model import HetMOGP
 from .tables import split_outputs
 
-__all__ = ["Discovery", "Proposal", "discover", "propose"]
+__all__ = ["Discovery", "Proposal", "discover", "propose", "small_model"]
 
 TRAIN, TEST = 500, 1000  # rows at most
 INDUCING = 25
@@ -257,20 +258,28 @@ def discover(
                 f"{len(tables[name][0])} rows"
             )
     proposals = {name: propose(raw[name]) for name in chosen}
-    total, done = sum(len(p.candidates) for p in proposals.values() if len(p.candidates) > 1), 0
+    trials = [
+        (name, candidate)
+        for name, (_, candidates) in proposals.items()
+        for candidate in (candidates if len(candidates) > 1 else ())
+    ]
+    found: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
+    # Most of the time is the compiler's, so two fits at once pay; the session around them holds
+    # BLAS to one thread until the last has ended.
+    with Progress(progress) as bar, session(), ThreadPoolExecutor(2) as pool:
+        scores = pool.map(
+            lambda trial: _held_out(trial[1], tables[trial[0]][0], raw[trial[0]], seed), trials
+        )
+        for done, (name, candidate) in enumerate(trials):
+            bar.update(f"{name} · {type(candidate).__name__}", done / len(trials))
+            found[name].append(next(scores))
     rows: list[dict[str, Any]] = []
     likelihoods: dict[str, Likelihood] = {}
-    with Progress(progress) as bar:
-        for name, (seen, candidates) in proposals.items():
-            found = []
-            for candidate in candidates if len(candidates) > 1 else ():
-                bar.update(f"{name} · {type(candidate).__name__}", done / total)
-                found.append(_held_out(candidate, tables[name][0], raw[name], seed))
-                done += 1
-            best, part = _judge(name, seen, candidates, found)
-            rows += part
-            if best is not None:
-                likelihoods[name] = best
+    for name, (seen, candidates) in proposals.items():
+        best, part = _judge(name, seen, candidates, found[name])
+        rows += part
+        if best is not None:
+            likelihoods[name] = best
     return Discovery(pd.DataFrame(rows), likelihoods)
 
 
@@ -292,11 +301,22 @@ def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.nd
     test = shuffled[len(train) :][:TEST]
     if isinstance(likelihood, Classes) and likelihood.classes is None:
         likelihood = type(likelihood)(sorted(set(series.iloc[seen].tolist())))
-    model = HetMOGP(
+    model = small_model(likelihood, X[train], seed)
+    try:
+        model.fit(X[train], {"y": series.iloc[train].tolist()})
+        density = model.predict(X[test])["y"].log_prob(series.iloc[test].tolist())
+    except ArithmeticError:
+        return None
+    return density if np.isfinite(density).all() else None
+
+
+def small_model(likelihood: Likelihood, X: np.ndarray, seed: int = 0) -> HetMOGP:
+    """What each candidate is fitted with: one process per parameter function, few of anything."""
+    return HetMOGP(
         {"y": likelihood},
         kernel=RBF(ard=X.shape[1] <= 3),
         prior="independent",
-        inducing=min(INDUCING, len(np.unique(X[train], axis=0))),
+        inducing=min(INDUCING, len(np.unique(X, axis=0))),
         learn_inducing=False,
         method="vem",
         max_iter=10,
@@ -304,14 +324,6 @@ def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.nd
         seed=seed,
         progress=False,
     )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X[train], {"y": series.iloc[train].tolist()})
-            density = model.predict(X[test])["y"].log_prob(series.iloc[test].tolist())
-    except ArithmeticError:
-        return None
-    return density if np.isfinite(density).all() else None
 
 
 def _judge(

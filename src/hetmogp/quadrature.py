@@ -23,7 +23,8 @@ Expectation = Literal["auto", "quadrature", "montecarlo"]
 SOBOL_POINTS = 128  # a power of two, and as many mirror images
 FIXED_SOBOL_POINTS = 1024  # where the points are fixed, so that no average over steps helps
 LARGEST_GRID = 3  # a product grid over more variables than this is refused
-GRID_NODES = {1: 20, 2: 12, 3: 7}  # per variable
+GRID_NODES = {1: 20, 2: 12, 3: 10}  # per variable
+COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # where "auto" takes a grid
 
 
 def constant(values: np.ndarray) -> Array:
@@ -39,12 +40,11 @@ def gauss_hermite(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def _grid(dimension: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _grid(dimension: int, n: int, least: float) -> tuple[np.ndarray, np.ndarray]:
     nodes, weights = gauss_hermite(n)
     points = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
     mass = np.prod(np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), axis=-1), axis=-1)
     points, mass = points.reshape(-1, dimension), mass.reshape(-1)
-    least = 1e-12 if dimension <= 2 else 1e-5
     heavy = mass > least * mass.max()  # the corners of a product grid weigh nothing
     return points[heavy], mass[heavy] / mass[heavy].sum()
 
@@ -81,7 +81,11 @@ def standard_nodes(
             'parameter functions; use expectation="auto" or "montecarlo"'
         )
     if is_grid(dimension, method):
-        grid, mass = _grid(dimension, n or GRID_NODES[dimension])
+        if method == "quadrature":
+            grid, mass = _grid(dimension, n or GRID_NODES[dimension], 1e-12)
+        else:
+            least = 1e-12 if dimension < 3 else 1e-5
+            grid, mass = _grid(dimension, n or COARSE_GRID_NODES[dimension], least)
         return constant(grid), constant(mass)
     uniform = constant(_sobol(dimension, n or SOBOL_POINTS))
     if key is not None:

@@ -156,7 +156,7 @@ class Binomial(Likelihood):
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
-        return (y >= 0) & (y == np.floor(y)) & (y <= self.given["trials"])
+        return (y >= 0) & (y == np.floor(y)) & (y <= np.asarray(self.given["trials"]))
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """The share of yes among all trials, kept off the ends."""

@@ -22,6 +22,7 @@ def one_family(name: str, seeds: int, first: int) -> tuple[str, int, list[str]]:
 
     import hetmogp as hm
     from hetmogp.discovery import small_model
+    from hetmogp.likelihoods import Classes
 
     family = COLUMNS[name]
     good, others = 0, []
@@ -32,6 +33,8 @@ def one_family(name: str, seeds: int, first: int) -> tuple[str, int, list[str]]:
         if type(found) is type(family.likelihood):
             good += 1
             continue
+        if isinstance(found, Classes):  # which may not have seen them all
+            found = type(found)(sorted(set(y.tolist())))
         scores = [
             small_model(of, x[:500])
             .fit(x[:500], {"y": y[:500]})

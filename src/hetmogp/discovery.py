@@ -116,7 +116,7 @@ def _numbers(y: np.ndarray) -> Proposal:
 
 def _whole(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
     low, high, zeros = int(distinct[0]), int(distinct[-1]), float(np.mean(y == 0))
-    seen = f"whole numbers from {low} to {high}" + (f", {zeros:.0%} of them zero" if zeros else "")
+    seen = f"whole numbers from {low} to {high}" + (f", {zeros:.1%} of them zero" if zeros else "")
     candidates: tuple[Likelihood, ...] = (Poisson(), NegativeBinomial())
     if zeros:
         candidates += (ZeroInflatedPoisson(), ZeroInflatedNegativeBinomial())
@@ -124,7 +124,6 @@ def _whole(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
     piled = len(distinct) <= 2 * FEW and counts[-1] >= 0.25 * counts.max()
     if piled:
         seen += f", {counts[-1] / len(y):.0%} at the top"
-    if piled and low == 0:
         candidates += (Binomial(trials=high),)
     if piled or len(distinct) <= FEW:
         candidates += (Ordinal(), Categorical())
@@ -135,7 +134,7 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
     low, high = distinct[0], distinct[-1]
     most = int(np.argmax(counts))
     tied = counts[most] / len(y)
-    ties = f", {tied:.0%} of them exactly {distinct[most]:g}" if tied > 0.05 else ""
+    ties = f", {tied:.1%} of them exactly {distinct[most]:g}" if tied > 0.05 else ""
     if low >= 0 and high <= 1:
         at_end = float(np.mean((y == 0) | (y == 1)))
         if at_end:
@@ -159,7 +158,7 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
         return Proposal(seen, (*REAL[:2], *POSITIVE[1:]))
     if low == 0:
         zeros = float(np.mean(y == 0))
-        return Proposal(f"numbers >= 0, {zeros:.0%} of them zero", (Exponential(), *REAL))
+        return Proposal(f"numbers >= 0, {zeros:.1%} of them zero", (Exponential(), *REAL))
     seen = f"real numbers, {low:g} to {high:g}{ties}{tails}"
     if low >= -np.pi and high <= np.pi and high - low > 5.0:
         return Proposal(f"{seen}, as angles in radians have", (VonMises(), *REAL))
@@ -311,11 +310,12 @@ def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.nd
 
 
 def small_model(likelihood: Likelihood, X: np.ndarray, seed: int = 0) -> HetMOGP:
-    """What each candidate is fitted with: one process per parameter function, few of anything."""
+    """What each candidate is fitted with: one process per parameter function, three for many."""
     return HetMOGP(
         {"y": likelihood},
         kernel=RBF(ard=X.shape[1] <= 3),
-        prior="independent",
+        prior="independent" if len(likelihood.latent) <= 3 else "lmc",
+        prune=False,
         inducing=min(INDUCING, len(np.unique(X, axis=0))),
         learn_inducing=False,
         method="vem",

@@ -278,7 +278,8 @@ class Likelihood(eqx.Module):
     @property
     def constants(self) -> dict[str, float]:
         """The parameters that are not latent, fixed or learned, by name."""
-        learned = {n: float(self.links[n](v)) for n, v in self.free.items() if v is not None}
+        with jax.enable_x64(True):
+            learned = {n: float(self.links[n](v)) for n, v in self.free.items() if v is not None}
         return {**dict(self.fixed), **learned}
 
     def expectation(

@@ -20,6 +20,9 @@ class FromDistribution(Likelihood):
 
     distribution: type = eqx.field(static=True)
     named_links: tuple[tuple[str, Link], ...] = eqx.field(static=True)
+    typical: tuple[tuple[str, float], ...] = eqx.field(static=True)  # parameters, each mid-range
+    discrete: bool = eqx.field(static=True)  # type: ignore[misc]
+    ends: tuple[float, float] = eqx.field(static=True)  # type: ignore[misc]
 
     def __init__(
         self,
@@ -32,6 +35,15 @@ class FromDistribution(Likelihood):
     ):
         self.distribution, self.named_links = distribution, named_links
         super().__init__(weight=weight, latent=latent, **values)
+        middle = {name: float(link(jnp.zeros(()))) for name, link in named_links}
+        self.typical = tuple({**middle, **dict(self.fixed)}.items())
+        support = self._typical().support
+        self.discrete = bool(support.is_discrete)
+        low, high = (getattr(support, f"{end}_bound", None) for end in ("lower", "upper"))
+        self.ends = (
+            -np.inf if low is None else float(low),
+            np.inf if high is None else float(high),
+        )
 
     def _default_latent(self) -> tuple[str, ...]:
         return tuple(name for name in self.links if name not in dict(self.fixed))
@@ -43,34 +55,23 @@ class FromDistribution(Likelihood):
 
     def _at(self, f: Array) -> Any:
         values = dict(zip(self.links, self.parameters(f), strict=True))
-        return self.distribution(**{k: jnp.asarray(v, f.dtype) for k, v in values.items()})
+        return self._made({name: jnp.asarray(value, f.dtype) for name, value in values.items()})
 
     def _typical(self) -> Any:
         """The distribution somewhere in the middle of its parameters."""
-        values = dict(self.fixed)
-        for name, link in self.links.items():
-            values.setdefault(name, float(link(jnp.zeros(()))))
-        return self.distribution(**values)
+        return self._made(dict(self.typical))
 
-    @property
-    def discrete(self) -> bool:  # type: ignore[override]
-        """Whether values are whole numbers."""
-        return bool(self._typical().support.is_discrete)
+    def _made(self, values: dict[str, Any]) -> Any:
+        """The distribution with these parameters; fixed whole numbers stay such."""
+        constraints: Any = getattr(self.distribution, "arg_constraints", {})
+        for name, value in self.fixed:
+            values[name] = int(value) if constraints[name].is_discrete else value
+        return self.distribution(**values)
 
     @property
     def support(self) -> str:  # type: ignore[override]
         """What a value may be, in numpyro's words."""
         return f"a value in {self.distribution.__name__}'s support, {self._typical().support}"
-
-    @property
-    def ends(self) -> tuple[float, float]:  # type: ignore[override]
-        """The bounds of the support."""
-        support = self._typical().support
-        low, high = (
-            getattr(support, "lower_bound", -np.inf),
-            getattr(support, "upper_bound", np.inf),
-        )
-        return float(low), float(high)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
@@ -163,17 +164,13 @@ def from_distribution(
     for name in values:
         if name not in constraints:
             raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
-    found = FromDistribution(
-        distribution,
-        tuple(everything.items()),
-        weight=weight,
-        latent=tuple(chosen) if latent is None else latent,
-        **values,
-    )
+    latent = tuple(chosen) if latent is None else latent
+    options: dict[str, Any] = {"weight": weight, "latent": latent, **values}
     try:
-        typical = found._typical()
-    except (TypeError, ValueError) as error:
+        found = FromDistribution(distribution, tuple(everything.items()), **options)
+    except TypeError as error:
         raise ValueError(f"{kind} cannot be made from {list(everything)}: {error}") from None
+    typical = found._typical()
     if typical.batch_shape or typical.event_shape:
         raise ValueError(f"{kind}: an output must be a single number, not {typical.event_shape}")
     return found

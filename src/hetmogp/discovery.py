@@ -66,7 +66,7 @@ class Proposal(NamedTuple):
 
 def propose(column: Any) -> Proposal:
     """Read one column of values; missing ones are ignored."""
-    series = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
+    series = column if isinstance(column, pd.Series) else pd.Series(column)
     values = series.dropna()
     if not len(values):
         return Proposal("no observed value", ())
@@ -293,7 +293,7 @@ def _names(Y: Any) -> list[str]:
 
 def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.ndarray | None:
     """The log density of each held-out value after a small fit; nothing where the fit fails."""
-    series = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y))
+    series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
     shuffled = np.random.default_rng(seed).permutation(seen)
     train = shuffled[: min(TRAIN, max(1, int(0.6 * len(shuffled))))]

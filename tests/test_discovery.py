@@ -1,0 +1,264 @@
+"""Finding likelihoods: what columns admit, how candidates are judged, and small whole runs."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import hetmogp as hm
+from hetmogp import discovery
+from hetmogp.cli import app
+from hetmogp.discovery import propose
+
+rng = np.random.default_rng(0)
+N = 400
+DATA = Path(os.environ.get("HETMOGP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def names(column):
+    return [type(candidate).__name__ for candidate in propose(column).candidates]
+
+
+REAL = ["Gaussian", "HetGaussian", "StudentT", "HetStudentT"]
+COUNTS = ["Poisson", "NegativeBinomial"]
+INFLATED = ["ZeroInflatedPoisson", "ZeroInflatedNegativeBinomial"]
+POSITIVE = ["Exponential", "LogNormal", "Gamma", "Weibull", "LogLogistic"]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([0, 1, 1, 0, None], ["Bernoulli"]),
+        ([True, False, True], ["Bernoulli"]),
+        ([1, 2, 2, 1], ["Categorical"]),
+        (["a", "b", None, "c"] * 5, ["Categorical"]),
+        (pd.Categorical(["lo", "hi"] * 5, ["lo", "hi"], ordered=True), ["Ordinal"]),
+        (rng.poisson(9.0, N) + 1, COUNTS),
+        (rng.poisson(4.0, N), COUNTS + INFLATED),
+        (rng.integers(1, 6, N), [*COUNTS, "Binomial", "Ordinal", "Categorical"]),
+        (rng.normal(size=N), REAL),
+        (300 + rng.normal(size=N), REAL),
+        (rng.lognormal(size=N), POSITIVE),
+        (rng.gamma(10.0, size=N), ["Gaussian", "HetGaussian", *POSITIVE[1:]]),
+        (np.append(rng.lognormal(size=N), 0.0), ["Exponential", *REAL]),
+        (rng.beta(2, 2, N), ["LogitNormal", "Beta"]),
+        (np.append(rng.beta(2, 2, N), 1.0), ["ZeroOneInflatedBeta"]),
+        (rng.uniform(-np.pi, np.pi, N), ["VonMises", *REAL]),
+        (rng.integers(0, 10**6, N), [*POSITIVE]),
+        ([np.nan] * 5, []),
+        ([3.0] * 5, []),
+        (["x"] * 5, []),
+        ([f"id{i}" for i in range(200)], []),
+        (pd.date_range("2020-01-01", periods=9), []),
+        ([1.0, np.inf, 2.0], []),
+    ],
+)
+def test_what_a_column_admits(column, expected):
+    assert names(column) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([np.nan, None], "no observed value"),
+        ([2.0, 2.0], "one value only, 2"),
+        (pd.date_range("2020-01-01", periods=9), "dates or times, which are inputs"),
+        (np.append(rng.beta(2, 2, 99), 1.0), "1.0% of them at an end"),
+        (np.append(rng.normal(size=90), [-3.5] * 10), "10.0% of them exactly -3.5"),
+        (rng.standard_t(1.5, 500), "long tails"),
+        (rng.poisson(1.0, 500), "of them zero"),
+    ],
+)
+def test_what_was_seen_is_said(column, words):
+    assert words in propose(column).seen
+
+
+def test_every_candidate_accepts_its_column():
+    for make in (
+        lambda: rng.poisson(2.0, N),
+        lambda: rng.integers(0, 5, N),
+        lambda: rng.normal(size=N),
+        lambda: rng.lognormal(size=N),
+        lambda: rng.beta(2, 2, N),
+        lambda: rng.uniform(-3.1, 3.1, N),
+        lambda: np.r_[rng.beta(2, 2, N), 0.0, 1.0],
+    ):
+        column = make().astype(float)
+        for candidate in propose(column).candidates:
+            _, numbers = candidate.observe(column)
+            assert candidate.valid(numbers).all(), candidate
+
+
+# -- judging ---------------------------------------------------------------------------------------
+
+
+def judge(**scores):
+    candidates = [getattr(hm, name)() for name in scores]
+    return discovery._judge("y", "some numbers", candidates, list(scores.values()))
+
+
+def test_the_best_is_recommended_and_the_reason_said():
+    best, rows = judge(Gaussian=np.full(50, -2.0), HetGaussian=np.full(50, -1.5))
+    assert isinstance(best, hm.HetGaussian)
+    assert [row["likelihood"] for row in rows] == ["HetGaussian()", "Gaussian()"]
+    assert rows[0]["recommended"]
+    assert "0.500 more than Gaussian()" in rows[0]["reason"]
+
+
+def test_a_simpler_one_as_good_is_preferred():
+    noise = rng.normal(size=500)
+    best, rows = judge(Gaussian=noise, HetGaussian=noise + 0.004 + 0.1 * rng.normal(size=500))
+    assert isinstance(best, hm.Gaussian)
+    reason = next(row["reason"] for row in rows if row["recommended"])
+    assert "as good as HetGaussian() and simpler" in reason
+    best, _ = judge(Gaussian=noise, HetGaussian=noise + 0.02)
+    assert isinstance(best, hm.HetGaussian)
+
+
+def test_what_cannot_be_fitted_is_not_recommended():
+    best, rows = judge(Gaussian=None, HetGaussian=np.zeros(9))
+    assert isinstance(best, hm.HetGaussian)
+    assert len(rows) == 1
+    best, rows = judge(Gaussian=None, HetGaussian=None)
+    assert isinstance(best, hm.Gaussian)
+    assert "no candidate could be scored" in rows[0]["reason"]
+
+
+# -- whole runs ------------------------------------------------------------------------------------
+
+x = rng.uniform(0.0, 1.0, 300)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    y = rng.negative_binomial(1.5, 1.5 / (1.5 + np.exp(2 + np.sin(6 * x)))) + 1.0
+    return hm.discover(x, {"n": y, "on": (x > 0.5).astype(int), "none": [np.nan] * 300})
+
+
+def test_discover_finds_overdispersion(counted):
+    assert isinstance(counted["n"], hm.NegativeBinomial)
+    table = counted.table[counted.table["output"] == "n"].set_index("likelihood")
+    assert table.loc["Poisson()", "behind"] > 0.1
+    assert table.loc["NegativeBinomial()", "recommended"]
+    assert np.isfinite(table["log_density"]).all()
+
+
+def test_what_needs_no_choice_is_not_fitted(counted):
+    assert repr(counted["on"]) == "Bernoulli()"
+    assert counted.left_out == {"none": "no observed value"}
+    assert list(counted) == ["n", "on"]
+    text = repr(counted)
+    assert "none: no observed value" in text
+    assert "n: whole numbers from 1" in text
+    assert "<table" in counted._repr_html_()
+
+
+def test_auto_leaves_out_what_is_empty():
+    Y = pd.DataFrame({"on": (x > 0.5).astype(int), "none": np.nan})
+    model = hm.HetMOGP("auto", latents=1, inducing=8, max_iter=2, progress=False)
+    with pytest.warns(UserWarning, match="output 'none' is left out: no observed value"):
+        model.fit(x, Y)
+    assert model.output_names_ == ["on"]
+    assert isinstance(model.discovery_["on"], hm.Bernoulli)
+    with (
+        pytest.raises(ValueError, match="no column that can be modelled"),
+        pytest.warns(UserWarning, match="left out"),
+    ):
+        hm.HetMOGP("auto").fit(x, Y[["none"]])
+
+
+def test_auto_for_one_output_of_several():
+    Y = {"a": np.sin(6 * x), "on": (x > 0.5).astype(int)}
+    model = hm.HetMOGP({"a": hm.Gaussian(), "on": "auto"}, latents=1, inducing=8, max_iter=1)
+    model.fit(x, Y)
+    assert {name: repr(of) for name, of in model.likelihoods_.items()} == {
+        "a": "Gaussian()",
+        "on": "Bernoulli()",
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hm.discover(x, {"a": x[:3]}), "output 'a' has 3 values but its inputs have 300"),
+        (lambda: hm.discover(x, {"a": x}, outputs=["b"]), "Y has no column 'b'; it has a"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"needs the data of the experiments in {DATA}")
+def test_real_columns_admit_the_right_kinds():
+    london = pd.read_csv(DATA / "london2017.csv")
+    assert all(names(london[c]) == ["Bernoulli"] for c in ("contract", "new", "type"))
+    assert names(np.log(london["price"])) == REAL
+    people = pd.read_parquet(DATA / "extrasensory_3users.parquet")
+    assert "Categorical" in names(people["activity"])
+    assert names(people["n_labels_on"]) == COUNTS + INFLATED
+    assert names(people["battery"]) == ["ZeroOneInflatedBeta"]
+    assert names(people["loc_log_diameter"]) == REAL
+    assert names(people["at_work"]) == []
+    hearts = np.load(DATA / "arrhythmia_p255.npz", allow_pickle=True)
+    assert names(hearts["sex"]) == ["Bernoulli"]
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "data.csv"
+    frame = pd.DataFrame(
+        {"t": x, "on": (x > 0.5).astype(int), "kind": ["a", "b"] * 150, "none": ""}
+    )
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_the_command_prints_a_table(table):
+    found = CliRunner().invoke(app, ["discover", str(table), "--inputs", "t"])
+    assert found.exit_code == 0
+    lines = found.stdout.splitlines()
+    assert lines[0].split()[:2] == ["output", "likelihood"]
+    assert any("Bernoulli() *" in line and "0 and 1" in line for line in lines)
+    assert any("none" in line and "no observed value" in line for line in lines)
+
+
+def test_the_command_prints_json_and_reads_parquet(table, tmp_path):
+    path = tmp_path / "data.parquet"
+    pd.read_csv(table).to_parquet(path)
+    found = CliRunner().invoke(
+        app, ["discover", str(path), "--inputs", "t", "--outputs", "on,kind", "--json"]
+    )
+    rows = json.loads(found.stdout)
+    assert [(row["output"], row["likelihood"]) for row in rows] == [
+        ("on", "Bernoulli()"),
+        ("kind", "Categorical()"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.csv", "--inputs", "t"], "there is no file nowhere.csv"),
+        (["DATA", "--inputs", "lat"], "has no column 'lat'; it has t, on, kind, none"),
+        (["DATA", "--inputs", "t", "--outputs", "off"], "has no column 'off'"),
+        (["DATA", "--inputs", ","], "no column was named"),
+        (["DATA", "--inputs", "kind"], "column 'kind' holds"),
+        (["EMPTY", "--inputs", "t"], "as a table"),
+    ],
+)
+def test_the_command_fails_in_one_line(table, tmp_path, arguments, message):
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    given = [{"DATA": str(table), "EMPTY": str(empty)}.get(a, a) for a in arguments]
+    found = CliRunner().invoke(app, ["discover", *given])
+    assert found.exit_code == 1
+    assert message in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1

@@ -243,6 +243,25 @@ def test_a_missing_column_is_named():
         hm.HetMOGP({"y": hm.Poisson(exposure="e")}).fit(x, {"y": y, "e": [1, 2, 3]})
 
 
+def test_rows_in_another_order_are_refused(fitted):
+    Y = {"y": pd.Series(y), "e": pd.Series(np.ones(N), index=range(N)[::-1])}
+    with pytest.raises(ValueError, match="index of its values and of 'e' differ"):
+        hm.HetMOGP({"y": hm.Poisson(exposure="e")}).fit(x, Y)
+    model, at, frame = fitted
+    with pytest.raises(ValueError, match="index of X and of given differ"):
+        model.predict(pd.DataFrame({"x0": at}), given=frame.iloc[::-1])
+
+
+def test_odd_columns_are_named():
+    twice = pd.concat([FRAME[["cases", "people"]], FRAME[["people"]]], axis=1)
+    with pytest.raises(ValueError, match="more than one column called 'people'"):
+        hm.HetMOGP({"cases": hm.Poisson(exposure="people")}).fit(x, twice)
+    with pytest.raises(ValueError, match=r"output 'y': column 'e' has shape \(40, 2\)"):
+        hm.HetMOGP({"y": hm.Poisson(exposure="e")}).fit(x, {"y": y, "e": np.ones((N, 2))})
+    with pytest.raises(ValueError, match="every weight in 'w' is 0"):
+        hm.HetMOGP({"y": hm.Poisson(weight="w")}).fit(x, {"y": y, "w": np.zeros(N)})
+
+
 def test_an_argument_may_be_missing_where_its_value_is():
     frame = FRAME.copy()
     frame.loc[4, ["cases", "people"]] = np.nan
@@ -263,6 +282,9 @@ def test_a_list_of_likelihoods_skips_the_columns_beside():
     [
         (lambda: hm.Binomial(trials=-1), "trials must be the name of a column, or a whole number"),
         (lambda: hm.Binomial(trials=2.5), "trials must be the name"),
+        (lambda: hm.Binomial([1, 2]), "trials must be the name of a column"),
+        (lambda: hm.Poisson(exposure=np.ones(3)), "exposure must be the name of a column, not"),
+        (lambda: hm.LogNormal(event=0), "event must be the name of a column, not 0"),
         (lambda: hm.Poisson(weight=3), "weight must be the name of a column, not 3"),
         (
             lambda: hm.StudentT(latent="scale"),
@@ -361,3 +383,7 @@ def test_bad_given(fitted, given, message):
     model, at, _ = fitted
     with pytest.raises(ValueError, match=message):
         model.predict(at[:5], given=given)
+    with pytest.raises(TypeError, match="given must be a dict"):
+        model.predict(at[:5], given=3.0)
+    with pytest.raises(ValueError, match="trials are taken as 1 where 'n' is not given"):
+        model.predict(at[:2])["cured"].log_prob([5, 5])

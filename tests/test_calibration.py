@@ -1,4 +1,4 @@
-"""The calibration run, in short: two families, one seed, fewer rows; `make calibration` does all."""
+"""The calibration run in short: two families, one seed, fewer rows; `make calibration` is whole."""
 
 import sys
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,10 @@ POSITIVE = ["Exponential", "LogNormal", "Gamma", "Weibull", "LogLogistic"]
         ([f"id{i}" for i in range(200)], []),
         (pd.date_range("2020-01-01", periods=9), []),
         ([1.0, np.inf, 2.0], []),
+        ([[1], [2], [3]], []),
+        ([1j, 2j], []),
+        ([date(2020, 1, 1)] * 3 + [date(2020, 1, 2)] * 3, []),
+        (np.arange(100), []),
     ],
 )
 def test_what_a_column_admits(column, expected):
@@ -125,7 +130,7 @@ def test_what_cannot_be_fitted_is_not_recommended():
     assert len(rows) == 1
     best, rows = judge(Gaussian=None, HetGaussian=None)
     assert isinstance(best, hm.Gaussian)
-    assert "no candidate could be scored" in rows[0]["reason"]
+    assert "to compare candidates" in rows[0]["reason"]
 
 
 # -- whole runs ------------------------------------------------------------------------------------
@@ -181,11 +186,29 @@ def test_auto_for_one_output_of_several():
     }
 
 
+def test_few_values_are_not_compared():
+    found = hm.discover([0.0, 1.0, 2.0], [3.2, 4.1, 5.5])
+    assert isinstance(found["y0"], hm.Gaussian)
+    assert "too few values" in found.table["reason"][0]
+
+
+def test_a_misspelt_auto_is_an_error():
+    with pytest.raises(TypeError, match="'z': 'poison' is not a likelihood"):
+        hm.HetMOGP({"on": "auto", "z": "poison"}).fit(x, {"on": x > 0.5, "z": x})
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: hm.discover(x, {"a": x[:3]}), "output 'a' has 3 values but its inputs have 300"),
         (lambda: hm.discover(x, {"a": x}, outputs=["b"]), "Y has no column 'b'; it has a"),
+        (lambda: hm.discover(x, {"a": x}, outputs="b"), "Y has no column 'b'; it has a"),
+        (lambda: hm.discover(x, {}), "Y has no column to look at"),
+        (lambda: hm.discover(x, {"a": x}, outputs=[]), "outputs is empty"),
+        (
+            lambda: hm.discover(pd.DataFrame({"x": x}), pd.DataFrame({"a": x}).iloc[::-1]),
+            "the index of X and of Y differ",
+        ),
     ],
 )
 def test_bad_input(call, message):
@@ -252,6 +275,11 @@ def test_the_command_prints_json_and_reads_parquet(table, tmp_path):
         (["DATA", "--inputs", ","], "no column was named"),
         (["DATA", "--inputs", "kind"], "column 'kind' holds"),
         (["EMPTY", "--inputs", "t"], "as a table"),
+        (
+            ["DATA", "--inputs", "t", "--outputs", "t,on"],
+            "'t' is named as an input and as an output",
+        ),
+        (["DATA", "--inputs", "t,on,kind,none"], "has no column beside the inputs"),
     ],
 )
 def test_the_command_fails_in_one_line(table, tmp_path, arguments, message):

@@ -436,9 +436,7 @@ def test_from_distribution_in_a_mixed_model():
     np.testing.assert_allclose(pred["y"].cdf(pred["y"].quantile(0.2)), 0.2, atol=1e-5)
     q = pred["share"].quantile([0.1, 0.9])  # numpyro has no distribution function: from samples
     assert np.all((q >= 0) & (q <= 5) & (q == np.floor(q)))
-    with pytest.raises(
-        ValueError, match="output 'share', row 0: 6 is not a FromDistribution value"
-    ):
+    with pytest.raises(ValueError, match="output 'share', row 0: 6 is not a BetaBinomial value"):
         model.nlpd(x[:1], {"y": [0.0], "counts": [1], "share": [6]})
 
 
@@ -473,3 +471,64 @@ def test_default_links_follow_the_constraints():
         "scale": "exp",
         "df": "identity",
     }
+
+
+def test_a_model_of_ones_own_distribution_pickles():
+    import pickle
+
+    again = pickle.loads(pickle.dumps(GUMBEL))
+    assert repr(again) == repr(GUMBEL)
+    assert again.links == GUMBEL.links
+
+
+def test_without_a_distribution_function_there_is_a_sentence():
+    of = hm.from_distribution(dist.GeometricProbs, {"probs": "logistic"})
+    model = hm.HetMOGP({"y": of}, latents=1, inducing=5, max_iter=1, progress=False)
+    pred = model.fit(x[:40], {"y": rng.geometric(0.4, 40) - 1}).predict(AT)["y"]
+    for call in (lambda: pred.cdf([0, 1, 2]), lambda: pred.survival(1.0)):
+        with pytest.raises(AttributeError, match="GeometricProbs has no cdf"):
+            call()
+    assert np.all(pred.quantile(0.5) >= 0)
+
+
+# -- what a hostile user found ---------------------------------------------------------------------
+
+
+def test_survival_of_ordered_classes_takes_labels(model):
+    pred = model[0].predict(AT)["grade"]
+    expected = pred.probabilities[:, 1:].sum(axis=1)
+    np.testing.assert_allclose(pred.survival("low"), expected, atol=1e-4)
+    np.testing.assert_allclose(pred.survival(["low", "high"]), [expected, np.zeros(3)], atol=1e-4)
+
+
+def test_labels_that_read_the_same_are_refused():
+    with pytest.raises(ValueError, match="two classes read the same"):
+        hm.Categorical(classes=[0, 1, "1"])
+
+
+def test_quantiles_of_counts_end_at_any_level(model):
+    top = model[0].predict(AT)["seen"].quantile(float(np.nextafter(1, 0)))
+    assert np.all(np.isfinite(top))
+
+
+def test_single_precision_learns_as_much():
+    """Padding rows, whose precision is zero, must not become NaN in float32."""
+    y = np.sin(5 * x) + 0.1 * rng.standard_normal(N)
+    found = {}
+    for dtype in ("float32", "float64"):
+        model = hm.HetMOGP(
+            {"y": hm.Gaussian()}, dtype=dtype, latents=1, inducing=15, progress=False
+        )
+        found[dtype] = model.fit(x, {"y": y})
+    assert found["float32"].elbo_ == pytest.approx(found["float64"].elbo_, abs=5.0)
+    np.testing.assert_allclose(
+        *(model.predict(AT)["y"].mean for model in found.values()), atol=0.02
+    )
+
+
+def test_an_ordered_categorical_need_not_be_a_series():
+    kinds = pd.Categorical(["b", "a"] * 20, ["b", "a"], ordered=True)
+    data = read({"g": hm.Ordinal()}, x[:40], {"g": kinds})
+    assert data.likelihoods[0].classes == ("b", "a")
+    with pytest.raises(ValueError, match="output 'g': Categorical: classes needs at least two"):
+        read({"g": hm.Categorical()}, x[:4], {"g": pd.Categorical(["a"] * 4)})

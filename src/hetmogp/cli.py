@@ -60,7 +60,7 @@ def discover(
         str | None,
         typer.Option(help="The columns to look at, separated by commas; the others by default."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the choice of rows.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choice of rows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
 ) -> None:
     """Find a likelihood for each output: what the column admits, scored on held-out rows.
@@ -71,6 +71,11 @@ def discover(
     chosen = _columns(table, inputs, data)
     others = [column for column in table.columns if column not in chosen]
     named = _columns(table, outputs, data) if outputs is not None else others
+    if not named:
+        _fail(f"{data} has no column beside the inputs")
+    for name in named:
+        if name in chosen:
+            _fail(f"{name!r} is named as an input and as an output")
     from .discovery import discover
 
     try:

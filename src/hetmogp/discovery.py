@@ -7,13 +7,14 @@ output at a time, and compares the log density of the others.
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, time
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .fitting import Progress
-from .inputs import split_inputs
+from .inputs import input_of, split_inputs
 from .kernels import RBF
 from .likelihoods import (
     Bernoulli,
@@ -42,13 +43,14 @@ from .likelihoods import (
 )
 from .linalg import session
 from .model import HetMOGP
-from .tables import split_outputs
+from .tables import same_index, split_outputs
 
 __all__ = ["Discovery", "Proposal", "discover", "propose", "small_model"]
 
 TRAIN, TEST = 500, 1000  # rows at most
 INDUCING = 25
 LARGEST_COUNT = 10_000  # larger whole numbers are taken for measurements
+FEWEST = 20  # with fewer observed values candidates are not compared
 FEW = 6  # so many different whole numbers may be the codes of classes
 MANY_CLASSES = 50
 CLOSE = 0.01  # nats per value: a simpler likelihood this near the best one is preferred
@@ -76,6 +78,10 @@ def propose(column: Any) -> Proposal:
         return _labels(values, present if ordered else None)
     if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
         return Proposal("dates or times, which are inputs rather than outputs", ())
+    if any(isinstance(value, date | time | complex) for value in values):
+        return Proposal("dates, times or complex numbers, which cannot be outputs", ())
+    if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in values):
+        return Proposal("collections, where an output has one value a row", ())
     if pd.api.types.is_bool_dtype(values):
         return Proposal("True and False", (Bernoulli(),))
     try:
@@ -107,6 +113,8 @@ def _numbers(y: np.ndarray) -> Proposal:
         return Proposal(f"one value only, {low:g}", ())
     if set(distinct) <= {0.0, 1.0}:
         return Proposal("0 and 1", (Bernoulli(),))
+    if len(distinct) == len(y) == high - low + 1 and len(y) >= FEWEST:
+        return Proposal(f"each of the numbers from {low:g} to {high:g} once: a row number", ())
     if len(distinct) == 2:
         return Proposal(f"two values, {low:g} and {high:g}", (Categorical(),))
     if np.all(y == np.floor(y)) and low >= 0 and high <= LARGEST_COUNT:
@@ -219,7 +227,7 @@ def discover(
     X: Any,
     Y: Any,
     *,
-    outputs: Sequence[str] | None = None,
+    outputs: str | Sequence[str] | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Discovery:
@@ -245,9 +253,11 @@ def discover(
         ({'on': Bernoulli()}, {'none': 'no observed value'})
     """
     names = _names(Y)
+    chosen = names if outputs is None else [outputs] if isinstance(outputs, str) else list(outputs)
+    if not chosen:
+        raise ValueError("Y has no column to look at" if outputs is None else "outputs is empty")
     raw = split_outputs(names, Y)
     tables = split_inputs(names, X, None)
-    chosen = names if outputs is None else list(outputs)
     for name in chosen:
         if name not in raw:
             raise ValueError(f"Y has no column {name!r}; it has {', '.join(names)}")
@@ -256,11 +266,13 @@ def discover(
                 f"output {name!r} has {len(raw[name])} values but its inputs have "
                 f"{len(tables[name][0])} rows"
             )
+        same_index(name, input_of(X, name, names), raw[name])
     proposals = {name: propose(raw[name]) for name in chosen}
     trials = [
         (name, candidate)
         for name, (_, candidates) in proposals.items()
-        for candidate in (candidates if len(candidates) > 1 else ())
+        for candidate in candidates
+        if len(candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
     ]
     found: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
@@ -287,7 +299,14 @@ def _names(Y: Any) -> list[str]:
         return [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
     if isinstance(Y, pd.Series):
         return [str(Y.name) if Y.name is not None else "y0"]
-    D = len(Y) if isinstance(Y, list | tuple) else 1 if np.ndim(Y) == 1 else np.shape(Y)[1]
+    if isinstance(Y, list | tuple):
+        D = (
+            len(Y)
+            if any(isinstance(column, list | tuple) or np.ndim(column) for column in Y)
+            else 1
+        )
+    else:
+        D = 1 if np.ndim(Y) == 1 else np.shape(Y)[1]
     return [f"y{d}" for d in range(D)]
 
 
@@ -348,7 +367,7 @@ def _judge(
         return None, [row("", reason=seen)]
     scored = [(c, d) for c, d in zip(candidates, found, strict=False) if d is not None]
     if not scored:
-        only = "" if len(candidates) == 1 else "; no candidate could be scored"
+        only = "" if len(candidates) == 1 else "; too few values, or too odd, to compare candidates"
         return candidates[0], [row(repr(candidates[0]), reason=f"{seen}{only}")]
     means = [float(np.mean(density)) for _, density in scored]
     top = int(np.argmax(means))

@@ -33,7 +33,7 @@ from .kernels import RBF, Kernel
 from .linalg import session
 from .prediction import Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
-from .tables import Dataset, argument_values, name_outputs, read
+from .tables import Dataset, argument_values, name_outputs, read, same_index
 from .variational import Factors
 
 __all__ = ["HetMOGP", "independent"]
@@ -193,8 +193,10 @@ class HetMOGP(BaseEstimator):
         wanted = self.likelihoods
         if isinstance(wanted, str) and wanted == "auto":
             outputs = None
-        elif isinstance(wanted, Mapping) and any(of == "auto" for of in wanted.values()):
-            outputs = [str(name) for name, of in wanted.items() if isinstance(of, str)]
+        elif isinstance(wanted, Mapping) and any(
+            isinstance(of, str) and of == "auto" for of in wanted.values()
+        ):
+            outputs = [str(n) for n, of in wanted.items() if isinstance(of, str) and of == "auto"]
         else:
             return wanted
         from .discovery import discover  # it fits models itself
@@ -423,10 +425,16 @@ class HetMOGP(BaseEstimator):
             if name not in self.likelihoods_:
                 raise ValueError(f"no output {name!r}; there are {', '.join(self.output_names_)}")
         index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+        same_index(chosen[0], X, given, "of given")
         return self._predict(table, chosen, self._given(given, len(table)), index)
 
     def _given(self, given: Any, N: int) -> dict[str, dict[str, np.ndarray]]:
         """The arguments of each output at N inputs, from columns that the user gave."""
+        if given is not None and not isinstance(given, Mapping | pd.DataFrame):
+            raise TypeError(
+                "given must be a dict from column names to a number or one number per row, or a "
+                f"frame, not {type(given).__name__}"
+            )
         table = {} if given is None else {str(key): given[key] for key in given}
         needed = {c for of in self.likelihoods_.values() for c in dict(of.columns).values()}
         unknown = [] if isinstance(given, pd.DataFrame) else sorted(set(table) - needed)

@@ -253,10 +253,14 @@ class OutputPrediction:
         self._need_order("a distribution function")
         return self._at(y, _distribution)
 
-    def survival(self, t: float | Sequence[float] | np.ndarray) -> np.ndarray:
-        """S(t) = P(Y > t) at each input: shape (N,), or (k, N) for k times."""
+    def survival(self, t: Any) -> np.ndarray:
+        """S(t) = P(Y > t) at each input: shape (N,), or (k, N) for k times (or labels in order)."""
         self._need_order("a survival function")
-        times = np.atleast_1d(np.asarray(t, float))
+        if isinstance(self.likelihood, Classes):
+            labels = [t] if np.ndim(t) == 0 else list(t)
+            times = observe(self.name, self.likelihood, labels)[1]
+        else:
+            times = np.atleast_1d(np.asarray(t, float))
         if times.ndim != 1 or not np.isfinite(times).all():
             raise ValueError(f"t must be a finite number or a sequence of them, not {t!r}")
         found = np.stack([1.0 - self._rowwise(_distribution, np.full(len(self), s)) for s in times])
@@ -281,6 +285,12 @@ class OutputPrediction:
         return self._of.sample(n, seed, outputs=[self.name])[self.name]
 
     def _need_order(self, what: str) -> None:
+        """Complain of what a likelihood without order, or without a cdf, cannot tell."""
+        if what.endswith("function") and not self.likelihood.has_cdf:
+            raise AttributeError(
+                f"output {self.name!r}: {self.likelihood.kind} has no cdf(y, f), so it has no "
+                f"{what.removeprefix('a ')}; quantiles come from samples"
+            )
         if isinstance(self.likelihood, Categorical):
             raise AttributeError(
                 f"output {self.name!r} is Categorical: classes have no {what}; use .probabilities"

@@ -146,7 +146,9 @@ def quantile(
 
     if likelihood.discrete:
         whole = jnp.ceil(jnp.maximum(guess, 0.0)) + 1.0
-        high = jax.lax.while_loop(lambda y: above(y) < 0, lambda y: 2.0 * y + 1.0, whole)
+        high = jax.lax.while_loop(
+            lambda y: (above(y) < 0) & (y < 1e15), lambda y: 2.0 * y + 1.0, whole
+        )
         low = jnp.full_like(high, -1.0)
 
         def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -159,7 +161,7 @@ def quantile(
 
     def grow(direction: float) -> tuple[Array, Array]:
         def unfinished(state: tuple[Array, Array, Array]) -> Array:
-            return (direction * state[1] < 0) & (state[2] < 1e300)
+            return (direction * state[1] < 0) & jnp.isfinite(state[2])
 
         def further(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             y, _, step = state

@@ -15,7 +15,15 @@ from .inputs import input_of, is_missing, refuse_duplicates, split_inputs
 from .likelihoods import Classes, Likelihood, Ordinal
 from .likelihoods.base import Argument, InvalidValueError
 
-__all__ = ["Dataset", "argument_values", "name_outputs", "observe", "read", "split_outputs"]
+__all__ = [
+    "Dataset",
+    "argument_values",
+    "name_outputs",
+    "observe",
+    "read",
+    "same_index",
+    "split_outputs",
+]
 
 RESERVED = "global"
 WEIGHT = Argument("a number >= 0", lambda w: w >= 0)
@@ -125,10 +133,11 @@ def read(
             raise ValueError(
                 f"output {name!r} has {len(y)} values but its inputs have {len(inputs)} rows"
             )
-        _same_index(name, input_of(X, name, names), raw[name])
+        same_index(name, input_of(X, name, names), raw[name])
         y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
         if columns is None and np.isnan(y).all():
-            raise ValueError(f"output {name!r} has no observed value")
+            unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
+            raise ValueError(f"output {name!r} has no observed value{unless}")
         found.append(likelihood)
         values.append(y)
         given.append(beside)
@@ -183,19 +192,25 @@ def split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
 
 
 def _is_sequence(item: Any) -> bool:
-    return isinstance(item, list | tuple | np.ndarray | pd.Series | pd.Index)
+    return isinstance(item, list | tuple | np.ndarray | pd.Series | pd.Index | pd.Categorical)
 
 
-def _column(name: str, y: Any) -> pd.Series | np.ndarray:
+def _column(name: str, y: Any, column: str | None = None) -> pd.Series | np.ndarray:
+    """One column of values, of an output or of what comes with it."""
     if isinstance(y, pd.Series):
         return y
+    if isinstance(y, pd.Categorical):
+        return pd.Series(y)
     array = np.asarray(y)
     if array.dtype.kind in "US" and not isinstance(y, np.ndarray):
         array = np.asarray(y, dtype=object)  # a list such as ["a", None]
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"output {name!r} has shape {array.shape}; it should be one-dimensional")
+        what = "" if column is None else f": column {column!r}"
+        raise ValueError(
+            f"output {name!r}{what} has shape {array.shape}; it should be one-dimensional"
+        )
     return array
 
 
@@ -226,6 +241,8 @@ def _arguments(
         )
     keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
     missing = np.asarray(pd.isna(y))
+    if isinstance(Y, pd.DataFrame):
+        refuse_duplicates("Y", list(map(str, Y.columns)), [column for column, _ in needed.values()])
     result = {}
     for argument, (column, rule) in needed.items():
         if column not in keys:
@@ -233,8 +250,9 @@ def _arguments(
                 f"output {name!r}: {argument}={column!r}, but Y has no column {column!r}; it has "
                 f"{', '.join(keys)}"
             )
-        found = argument_values(name, argument, column, rule, Y[keys[column]], len(y), missing)
-        result[argument] = found
+        values = Y[keys[column]]
+        same_index(name, y, values, f"of {column!r}")
+        result[argument] = argument_values(name, argument, column, rule, values, len(y), missing)
     return result
 
 
@@ -248,7 +266,7 @@ def argument_values(
     missing: np.ndarray | None = None,
 ) -> np.ndarray:
     """One argument of an output as N checked numbers; one where the output's value is missing."""
-    series = pd.Series(values) if not isinstance(values, pd.Series) else values
+    series = pd.Series(_column(name, values, column))
     if len(series) != N:
         raise ValueError(
             f"output {name!r}: column {column!r} has {len(series)} rows, the output has {N}"
@@ -294,7 +312,10 @@ def observe(
             and likelihood.classes is None
             and (categories.ordered or not isinstance(likelihood, Ordinal))
         ):
-            likelihood = type(likelihood)(list(y.cat.categories), weight=likelihood.weight)
+            try:
+                likelihood = type(likelihood)(list(y.cat.categories), weight=likelihood.weight)
+            except ValueError as error:
+                raise ValueError(f"output {name!r}: {error}") from None
         numeric = pd.api.types.is_numeric_dtype(y) and categories is None
         if numeric and not isinstance(likelihood, Classes):
             y = y.to_numpy(dtype=float, na_value=np.nan)
@@ -341,21 +362,26 @@ def _unsupported(
     support = likelihood.support
     if isinstance(likelihood, Classes) and likelihood.classes is not None:
         support = f"one of {list(likelihood.classes)}"
-    columns = dict(likelihood.columns)
-    for argument, number in (given or {}).items():
-        support += f" ({argument}, in column {columns.get(argument, argument)!r}, is {number:g})"
+    column = dict(likelihood.columns).get("trials")
+    if column is not None and given and "trials" in given:
+        support += f" (trials, in column {column!r}, is {given['trials']:g})"
+    elif column is not None:
+        support += f" (trials are taken as 1 where {column!r} is not given)"
     shown = f"{value:g}" if isinstance(value, float) else repr(value)
     more = f" (and {others} more rows)" if others else ""
+    article = "an" if likelihood.kind[0] in "AEIOU" else "a"
     return (
-        f"output {name!r}, row {row}: {shown} is not a {type(likelihood).__name__} value, which is "
+        f"output {name!r}, row {row}: {shown} is not {article} {likelihood.kind} value, which is "
         f"{support}{more}"
     )
 
 
-def _same_index(name: str, X: Any, y: Any) -> None:
-    indexed = isinstance(X, pd.DataFrame | pd.Series) and isinstance(y, pd.Series)
+def same_index(name: str, X: Any, y: Any, whose: str = "of Y") -> None:
+    """Complain of rows that were put in another order."""
+    indexed = isinstance(X, pd.DataFrame | pd.Series) and isinstance(y, pd.Series | pd.DataFrame)
     if indexed and not X.index.equals(y.index):
+        first = "of its values" if whose not in ("of Y", "of given") else "of X"
         raise ValueError(
-            f"output {name!r}: the index of X and of Y differ, so rows may not belong together; "
-            "align them, or call reset_index(drop=True) on both if the order is right"
+            f"output {name!r}: the index {first} and {whose} differ, so rows may not belong "
+            "together; align them, or call reset_index(drop=True) on both if the order is right"
         )

@@ -202,7 +202,7 @@ def _dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
     Rows are compared in units of their own diagonals, so that the scale of y makes no difference.
     """
     diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
-    unit = jnp.sqrt(jnp.abs(diagonal) + 1e-300)
+    unit = jnp.sqrt(jnp.abs(diagonal) + jnp.finfo(diagonal.dtype).tiny)
     relative = precision / (unit[:, :, None] * unit[:, None, :])
     own = diagonal / unit**2
     others = jnp.sum(jnp.abs(relative), axis=2) - jnp.abs(own)

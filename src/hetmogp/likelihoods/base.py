@@ -29,6 +29,7 @@ Rayleigh()
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -70,9 +71,26 @@ class Link(NamedTuple):
         return self.forward(f)
 
 
-identity = Link("identity", lambda f: f, lambda value: value)
-exp = Link("exp", jnp.exp, np.log)
-logistic = Link("logistic", jax.nn.sigmoid, lambda p: np.log(p) - np.log1p(-p))
+def _same(value: Any) -> Any:
+    return value
+
+
+def _exp(f: Array) -> Array:
+    return jnp.exp(f)
+
+
+def _sigmoid(f: Array) -> Array:
+    return jax.nn.sigmoid(f)
+
+
+def _logit(p: Any) -> Any:
+    return np.log(p) - np.log1p(-p)
+
+
+# Functions of this module, by name, so that likelihoods that hold links can be pickled.
+identity = Link("identity", _same, _same)
+exp = Link("exp", _exp, np.log)
+logistic = Link("logistic", _sigmoid, _logit)
 
 
 class Argument(NamedTuple):
@@ -80,6 +98,7 @@ class Argument(NamedTuple):
 
     support: str  # what it may be, in words
     valid: Callable[[np.ndarray], np.ndarray]
+    constant: bool = False  # whether one number for all observations makes sense
 
 
 class Warp(NamedTuple):
@@ -170,12 +189,15 @@ class Likelihood(eqx.Module):
         self.given = dict.fromkeys(self.arguments, 1.0)
         for name, value in arguments.items():
             if not isinstance(value, str):
-                if not (np.isfinite(value) and self.arguments[name].valid(np.asarray(value))):
-                    raise ValueError(
-                        f"{kind}: {name} must be the name of a column, or "
-                        f"{self.arguments[name].support}, not {value!r}"
-                    )
-                self.given[name] = float(value)
+                self.given[name] = self._constant(name, value)
+
+    def _constant(self, name: str, value: Any) -> float:
+        kind, rule = type(self).__name__, self.arguments[name]
+        number = isinstance(value, Real) and bool(np.isfinite(float(value)))
+        if not (rule.constant and number and rule.valid(np.asarray(value))):
+            other = f", or {rule.support}" if rule.constant else ""
+            raise ValueError(f"{kind}: {name} must be the name of a column{other}, not {value!r}")
+        return float(value)
 
     def _fixed(self, name: str, value: Any) -> float:
         kind = type(self).__name__
@@ -299,6 +321,11 @@ class Likelihood(eqx.Module):
 
     def _default_latent(self) -> tuple[str, ...]:
         return type(self).default_latent or tuple(self.links)
+
+    @property
+    def kind(self) -> str:
+        """What to call this likelihood in messages."""
+        return type(self).__name__
 
     @property
     def has_cdf(self) -> bool:

@@ -111,7 +111,11 @@ class Binomial(Likelihood):
     """
 
     links = {"probability": logistic}
-    arguments = {"trials": Argument("a whole number >= 0", lambda n: (n >= 0) & (n == np.floor(n)))}
+    arguments = {
+        "trials": Argument(
+            "a whole number >= 0", lambda n: (n >= 0) & (n == np.floor(n)), constant=True
+        )
+    }
     support = "a whole number from 0 to the number of trials"
     discrete = True
     ends = (0.0, np.inf)

@@ -36,6 +36,8 @@ class Classes(Likelihood):
             return
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"{kind}: classes has duplicates: {list(self.classes)}")
+        if len({str(label) for label in self.classes}) != len(self.classes):
+            raise ValueError(f"{kind}: two classes read the same: {list(self.classes)}")
         if len(self.classes) < 2:
             raise ValueError(f"{kind}: classes needs at least two labels")
         super().__init__(weight=weight)

@@ -45,6 +45,11 @@ class FromDistribution(Likelihood):
             np.inf if high is None else float(high),
         )
 
+    @property
+    def kind(self) -> str:
+        """The name of the distribution."""
+        return self.distribution.__name__
+
     def _default_latent(self) -> tuple[str, ...]:
         return tuple(name for name in self.links if name not in dict(self.fixed))
 
@@ -147,7 +152,10 @@ def from_distribution(
     """
     constraints = getattr(distribution, "arg_constraints", None)
     if not isinstance(distribution, type) or constraints is None:
-        raise TypeError(f"{distribution!r} is not a class of numpyro.distributions")
+        raise TypeError(
+            f"{distribution!r} is not a class of numpyro.distributions (some of its names are "
+            "functions: take BinomialLogits for Binomial, and so on)"
+        )
     kind = distribution.__name__
     if links is None:
         links = {n: _suited(kind, n, c) for n, c in constraints.items() if n not in values}
@@ -161,9 +169,14 @@ def from_distribution(
             raise ValueError(f"{kind}: the link of {name} is {link!r}; it may be {list(LINKS)}")
         chosen[name] = link if isinstance(link, Link) else LINKS[link]
     everything = {**chosen, **dict.fromkeys(values, identity)}
-    for name in values:
+    for name in constraints:
+        if name not in everything:
+            raise ValueError(f"{kind}: {name} has neither a link nor a value")
+    for name, value in values.items():
         if name not in constraints:
             raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
+        if not np.all(constraints[name](value)):
+            raise ValueError(f"{kind}: {name}={value} is not {constraints[name]}")
     latent = tuple(chosen) if latent is None else latent
     options: dict[str, Any] = {"weight": weight, "latent": latent, **values}
     try:

@@ -281,9 +281,13 @@ def discover(
         scores = pool.map(
             lambda trial: _held_out(trial[1], tables[trial[0]][0], raw[trial[0]], seed), trials
         )
-        for done, (name, candidate) in enumerate(trials):
-            bar.update(f"{name} · {type(candidate).__name__}", done / len(trials))
-            found[name].append(next(scores))
+        try:
+            for done, (name, candidate) in enumerate(trials):
+                bar.update(f"{name} · {type(candidate).__name__}", done / len(trials))
+                found[name].append(next(scores))
+        except BaseException:  # an interrupt waits for the fits under way, not for all
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     rows: list[dict[str, Any]] = []
     likelihoods: dict[str, Likelihood] = {}
     for name, (seen, candidates) in proposals.items():

@@ -30,6 +30,7 @@ from .fitting import (
 )
 from .inputs import read_inputs
 from .kernels import RBF, Kernel
+from .likelihoods import Categorical
 from .linalg import session
 from .prediction import Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
@@ -41,6 +42,7 @@ __all__ = ["HetMOGP", "independent"]
 # Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
 LARGEST_VEM_COST = 3e8
 LARGEST_VEM_ROWS = 20_000
+LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
 DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 1e-3)}  # max_iter, tol
 
 OPTIONS = {
@@ -231,7 +233,13 @@ class HetMOGP(BaseEstimator):
             distinct = np.asarray(batch.X, float)
             Z = self._inducing(distinct, scaling, len(kernels))
             cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
-            if method == "vem" or (cost <= LARGEST_VEM_COST and len(distinct) <= LARGEST_VEM_ROWS):
+            classes = sum(
+                len(y) * len(of.latent)
+                for y, of in zip(values, data.likelihoods, strict=True)
+                if isinstance(of, Categorical)
+            )
+            small = len(distinct) <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
+            if method == "vem" or (cost <= LARGEST_VEM_COST and small):
                 method = "vem"
         if method != "vem":
             method = "svi"

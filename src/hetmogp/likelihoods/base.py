@@ -105,7 +105,6 @@ class Warp(NamedTuple):
     """An increasing map of y to a scale on which its predictive is a mixture of normals."""
 
     forward: Callable[[Any], Array]
-    inverse: Callable[[Array], Array]
     log_slope: Callable[[Array], Array]  # of `forward`
 
 

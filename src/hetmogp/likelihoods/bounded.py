@@ -211,7 +211,7 @@ class LogitNormal(Likelihood):
     default_latent = ("mean",)
     support = "a number strictly between 0 and 1"
     ends = (0.0, 1.0)
-    warp = Warp(logit, jax.nn.sigmoid, lambda y: -jnp.log(y) - jnp.log1p(-y))
+    warp = Warp(logit, lambda y: -jnp.log(y) - jnp.log1p(-y))
 
     def __init__(
         self,

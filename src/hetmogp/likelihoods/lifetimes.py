@@ -118,7 +118,22 @@ class Exponential(Lifetime):
         return {"rate": seen / np.sum(y) if np.any(y > 0) else 1.0}
 
 
-class Weibull(Lifetime):
+class Scaled(Lifetime):
+    """A lifetime that depends on (y/scale)^shape only."""
+
+    links = {"scale": exp, "shape": exp}
+    default_latent = ("scale",)
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+
+    def _log_power(self, y: Array, f: Array) -> Array:
+        """Log of (y/scale)^shape."""
+        log_scale, log_shape = self.unlinked(f)
+        return jnp.exp(log_shape) * (jnp.log(y) - log_scale)
+
+
+class Weibull(Scaled):
     """A lifetime: P(y > t) = exp(−(t/scale(x))^shape).
 
     A shape above one means wear, below one that the early days are the dangerous ones.
@@ -131,9 +146,6 @@ class Weibull(Lifetime):
         latent: the parameters that are functions of the input; the scale by default.
     """
 
-    links = {"scale": exp, "shape": exp}
-    default_latent = ("scale",)
-
     def __init__(
         self,
         scale: float | None = None,
@@ -145,19 +157,14 @@ class Weibull(Lifetime):
     ):
         super().__init__(scale=scale, shape=shape, event=event, weight=weight, latent=latent)
 
-    def _log_hazard(self, y: Array, f: Array) -> Array:
-        """Log of (y/scale)^shape."""
-        log_scale, log_shape = self.unlinked(f)
-        return jnp.exp(log_shape) * (jnp.log(y) - log_scale)
-
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
-        z = self._log_hazard(y, f)
+        z = self._log_power(y, f)
         return self.unlinked(f)[1] + z - jnp.log(y) - _hazard_of(z)
 
     def log_survival(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_survival`."""
-        return -_hazard_of(self._log_hazard(y, f))
+        return -_hazard_of(self._log_power(y, f))
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """All closed: (y/scale)^shape is log-normal."""
@@ -191,7 +198,7 @@ class Weibull(Lifetime):
         return {"scale": np.exp(centre + (0.5772 - np.log(seen)) / shape), "shape": shape}
 
 
-class LogLogistic(Lifetime):
+class LogLogistic(Scaled):
     """A lifetime whose odds of having ended grow as a power: P(y > t) = 1/(1 + (t/scale(x))^shape).
 
     Args:
@@ -201,9 +208,6 @@ class LogLogistic(Lifetime):
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the scale by default.
     """
-
-    links = {"scale": exp, "shape": exp}
-    default_latent = ("scale",)
 
     def __init__(
         self,
@@ -216,24 +220,19 @@ class LogLogistic(Lifetime):
     ):
         super().__init__(scale=scale, shape=shape, event=event, weight=weight, latent=latent)
 
-    def _log_odds(self, y: Array, f: Array) -> Array:
-        """Of having ended by y."""
-        log_scale, log_shape = self.unlinked(f)
-        return jnp.exp(log_shape) * (jnp.log(y) - log_scale)
-
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
-        z = self._log_odds(y, f)
+        z = self._log_power(y, f)
         return self.unlinked(f)[1] - jnp.log(y) + z - 2.0 * jax.nn.softplus(z)
 
     def log_survival(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_survival`."""
-        return -jax.nn.softplus(self._log_odds(y, f))
+        return -jax.nn.softplus(self._log_power(y, f))
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """All closed, by E[log(1 + e^z)]."""
         log_shape = self.unlinked(mean)[1]
-        z = self._log_odds(y, mean)
+        z = self._log_power(y, mean)
         odds = expected_softplus(z, jnp.exp(2.0 * log_shape) * cov[0, 0])
         return self.given["event"] * (log_shape - jnp.log(y) + z - odds) - odds
 
@@ -276,7 +275,7 @@ class LogNormal(Lifetime):
 
     links = {"mean": identity, "scale": exp}
     default_latent = ("mean",)
-    warp = Warp(jnp.log, jnp.exp, lambda y: -jnp.log(y))
+    warp = Warp(jnp.log, lambda y: -jnp.log(y))
 
     def __init__(
         self,

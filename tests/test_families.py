@@ -264,11 +264,6 @@ def test_expectations_over_many_classes_equal_brute_force(K):
         at = at_observations(parameters, jnp.asarray(mean), jnp.asarray(variance), batch, Rules())
         assert at[0].mean.shape[1] == 3  # over the latents, not over the classes
 
-        @jax.jit
-        def row(shift):
-            moved = [at[0]._replace(shift=at[0].shift + shift), at[1]]
-            return expected_log_likelihood(parameters, moved, batch, Rules())
-
         for n in (0, 7):
             only = eqx.tree_at(
                 lambda B: B.outputs[0].seen, batch, jnp.arange(batch.outputs[0].y.size) == n
@@ -371,6 +366,15 @@ def test_the_cost_of_a_class_is_linear():
     assert counts[50] / counts[13] < 49 / 12 * 1.2
 
 
+def test_many_classes_are_fitted_on_mini_batches():
+    n, K = 640, 50
+    at, labels = np.linspace(0.0, 1.0, n), np.arange(n) % K
+    model = hm.HetMOGP({"c": hm.Categorical()}, latents=1, inducing=5, max_iter=2, progress=False)
+    model.fit(at, {"c": labels})
+    assert model.method_ == "svi"
+    np.testing.assert_allclose(model.predict(AT)["c"].probabilities.sum(axis=1), 1.0, rtol=1e-6)
+
+
 def test_predicted_probabilities_of_many_classes():
     """At fifty classes, against 10⁵ samples of the latents."""
     K, R = 50, 3
@@ -378,7 +382,7 @@ def test_predicted_probabilities_of_many_classes():
     mean, factor = local.normal(size=K - 1), 0.6 * local.normal(size=(K - 1, R))
     of = hm.Categorical(classes=range(K))
     with session():
-        f, weights = nodes(of, jnp.asarray(mean), jnp.asarray(factor))
+        f, weights = nodes(jnp.asarray(mean), jnp.asarray(factor))
         ours = np.asarray(weights @ jax.vmap(of.probabilities)(f))
         scored = log_density(of, jnp.asarray(7.0), jnp.asarray(mean), jnp.asarray(factor))
     e = local.standard_normal((100_000, R))

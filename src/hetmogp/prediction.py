@@ -101,7 +101,7 @@ def _quantile(likelihood, level, given, mean, factor, guess, width) -> Array:
 @compiled
 def _probabilities(likelihood: Any, mean: Array, factor: Array) -> Array:
     def one(mean: Array, factor: Array) -> Array:
-        f, weights = nodes(likelihood, mean, factor)
+        f, weights = nodes(mean, factor)
         return weights @ jax.vmap(likelihood.probabilities)(f)
 
     return jax.vmap(one)(mean, factor)

@@ -15,14 +15,14 @@ import numpy as np
 from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from .likelihoods import Likelihood, VonMises
+from .likelihoods import Likelihood
 from .likelihoods.real import normal_log_density
 from .quadrature import place, root, standard_nodes
 
 __all__ = ["distribution_function", "log_density", "moments", "nodes", "quantile"]
 
 
-def nodes(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, Array]:
+def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
     """Values of f and their weights, standing for N(mean, factor factorᵀ).
 
     One or two parameter functions have a grid of their own; more of them follow from nodes for the
@@ -43,10 +43,7 @@ def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, 
     )
     if closed is not None:
         return closed
-    f, weights = nodes(likelihood, mean, factor)
-    if isinstance(likelihood, VonMises):
-        cosine, sine = weights @ jax.vmap(likelihood.mean_vector)(f)
-        return jnp.arctan2(sine, cosine), -jnp.log(cosine**2 + sine**2)
+    f, weights = nodes(mean, factor)
     inner_mean, inner_variance = jax.vmap(likelihood.mean)(f), jax.vmap(likelihood.variance)(f)
     expected = weights @ inner_mean
     return expected, weights @ (inner_variance + (inner_mean - expected) ** 2)
@@ -66,7 +63,7 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
         return jnp.where(jnp.asarray(likelihood.given["event"]) > 0, density, longer)
     if len(mean) <= 2:
         return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
-    f, weights = nodes(likelihood, mean, factor)
+    f, weights = nodes(mean, factor)
     return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
 
 
@@ -132,7 +129,7 @@ def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor:
         points, weights = map(jnp.asarray, _even_nodes(*{1: (193,), 2: (45, 17)}[J]))
         f = place(points, mean, cov)
     else:
-        f, weights = nodes(likelihood, mean, factor)
+        f, weights = nodes(mean, factor)
     return weights @ jax.vmap(lambda f: likelihood.cdf(y, f))(f)
 
 

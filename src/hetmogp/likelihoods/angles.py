@@ -6,6 +6,7 @@ import numpy as np
 from jax.scipy.special import i0e, i1e, ndtr
 from jaxtyping import Array
 
+from ..quadrature import place, standard_nodes
 from .base import Likelihood, Start, identity
 from .real import LOG_2PI
 
@@ -53,10 +54,15 @@ class VonMises(Likelihood):
         """−2 log R: the square of the circular standard deviation."""
         return -2.0 * jnp.log(_resultant(_length(f)))
 
-    def mean_vector(self, f: Array) -> Array:
-        """E[(cos y, sin y)]."""
-        length = _length(f)
-        return f * _resultant(length) / length
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """From the mean of (cos y, sin y), whose direction and length are asked for."""
+        points, weights = standard_nodes(2, n=20)
+
+        def vector(f: Array) -> Array:
+            return f * _resultant(_length(f)) / _length(f)
+
+        cosine, sine = weights @ jax.vmap(vector)(place(points, mean, cov))
+        return jnp.arctan2(sine, cosine), -jnp.log(cosine**2 + sine**2)
 
     def cdf(self, y: Array, f: Array) -> Array:
         """The probability of the arc from −π to y."""

@@ -1,5 +1,6 @@
 """Outputs that are one of several classes: Categorical, or Ordinal where they have an order."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Self
@@ -42,8 +43,9 @@ class Classes(Likelihood):
             raise ValueError(f"{kind}: classes needs at least two labels")
         super().__init__(weight=weight)
 
+    @abstractmethod
     def _links(self) -> Mapping[str, Link]:
-        raise NotImplementedError
+        """The parameters of so many classes."""
 
     @property
     def links(self) -> Mapping[str, Link]:  # type: ignore[override]

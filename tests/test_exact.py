@@ -14,9 +14,10 @@ from hetmogp.data import Scaling, full_batch
 from hetmogp.fitting import vem
 from hetmogp.fitting.free import Anchor, free
 from hetmogp.linalg import session
+from hetmogp.marginals import by_projection
 from hetmogp.priors import LMC
 from hetmogp.tables import read
-from hetmogp.variational import Factors, marginals
+from hetmogp.variational import Factors
 
 JITTER = 1e-10
 UNSCALED = Scaling(np.zeros(1), np.ones(1))
@@ -104,7 +105,10 @@ def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ra
     else:
         assert correction > 0.1
     f = at_observations(
-        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch, Rules()
+        parameters,
+        *by_projection(parameters.prior.project(batch.X, JITTER), state.q),
+        batch,
+        Rules(),
     )
     found = np.concatenate(
         [m[np.asarray(o.seen), 0] for (m, _), o in zip(f, batch.outputs, strict=True)]
@@ -120,7 +124,10 @@ def test_independent_outputs_have_the_evidence_itself_and_exact_variances():
     W, b = np.diag(parameters.prior.W), np.asarray(parameters.prior.b)
     evidence = 0.0
     f = at_observations(
-        parameters, *marginals(parameters.prior.project(batch.X, JITTER), state.q), batch, Rules()
+        parameters,
+        *by_projection(parameters.prior.project(batch.X, JITTER), state.q),
+        batch,
+        Rules(),
     )
     for d in range(2):
         x, y = data.inputs[d][:, 0], data.values[d]

@@ -24,9 +24,10 @@ from jaxtyping import Array, Float
 
 from .data import Batch
 from .likelihoods import Categorical, Likelihood
+from .marginals import by_projection
 from .priors import Prior
 from .quadrature import Expectation, expect
-from .variational import Factors, kl, marginals
+from .variational import Factors, kl
 
 __all__ = [
     "Functions",
@@ -176,6 +177,6 @@ def elbo(
     key: Array | None = None,
 ) -> Float[Array, ""]:
     """The bound L; on a mini-batch, an unbiased estimate of it."""
-    mean, variance = marginals(parameters.prior.project(batch.X, jitter), q)
+    mean, variance = by_projection(parameters.prior.project(batch.X, jitter), q)
     at = at_observations(parameters, mean, variance, batch, rules)
     return expected_log_likelihood(parameters, at, batch, rules, key) - kl(q)

@@ -32,7 +32,7 @@ __all__ = [
 
 Column = int | str
 
-FAR = -200.0  # exponents end here: 1e-87 is zero enough, and denormal numbers are slow
+FAR = -200.0  # where exponents end: 1e-87 is zero enough
 
 
 def _positive(value: Any) -> Any:
@@ -51,12 +51,44 @@ def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | No
     return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
 
+@jax.custom_vjp
 def squared_distance(X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
-    """|x − z|², by one matrix product on inputs centred at the mean of Z."""
-    centre = jax.lax.stop_gradient(jnp.mean(Z, axis=0))  # which distances do not depend on
-    X, Z = X - centre, Z - centre
+    """|x − z|², by one matrix product on inputs centred at the mean of Z.
+
+    Its gradient takes two products more, where differentiating through takes six passes over
+    arrays of N × M.
+    """
+    X, Z = _centred(X, Z)
     squares = jnp.sum(X * X, axis=1)[:, None] + jnp.sum(Z * Z, axis=1)
     return jnp.maximum(squares - 2.0 * X @ Z.T, 0.0)
+
+
+def _centred(X: Array, Z: Array) -> tuple[Array, Array]:
+    centre = jnp.mean(Z, axis=0)  # which distances do not depend on
+    return X - centre, Z - centre
+
+
+def _distance_gradient(saved: tuple[Array, Array], c: Float[Array, "N M"]) -> tuple[Array, Array]:
+    """dX = 2 (X ∘ Σ_m c − c Z) and dZ likewise, each sum a further column of the product."""
+    X, Z = _centred(*saved)
+    cZ = c @ jnp.column_stack([Z, jnp.ones(len(Z), Z.dtype)])
+    cX = jnp.column_stack([X, jnp.ones(len(X), X.dtype)]).T @ c
+    return 2.0 * (X * cZ[:, -1:] - cZ[:, :-1]), 2.0 * (Z * cX[-1][:, None] - cX[:-1].T)
+
+
+squared_distance.defvjp(lambda X, Z: (squared_distance(X, Z), (X, Z)), _distance_gradient)
+
+
+@jax.custom_jvp
+def _decay(x: Array) -> Array:
+    """exp(x) for x ≤ 0, ending at exp(FAR): denormal numbers are slow. Its slope is itself."""
+    return jnp.exp(jnp.maximum(x, FAR))
+
+
+@_decay.defjvp
+def _decay_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    k = _decay(*primals)
+    return k, k * tangents[0]
 
 
 def _root(r2: Array) -> Array:
@@ -197,7 +229,7 @@ class RBF(Stationary):
 
     def profile(self, r2: Array) -> Array:
         """exp(−r²/2)."""
-        return jnp.exp(jnp.maximum(-0.5 * r2, FAR))
+        return _decay(-0.5 * r2)
 
 
 class Matern12(Stationary):
@@ -205,7 +237,7 @@ class Matern12(Stationary):
 
     def profile(self, r2: Array) -> Array:
         """exp(−r)."""
-        return jnp.exp(jnp.maximum(-_root(r2), FAR))
+        return _decay(-_root(r2))
 
 
 class Matern32(Stationary):
@@ -214,7 +246,7 @@ class Matern32(Stationary):
     def profile(self, r2: Array) -> Array:
         """(1 + √3 r) exp(−√3 r)."""
         r = _root(3.0 * r2)
-        return (1.0 + r) * jnp.exp(jnp.maximum(-r, FAR))
+        return (1.0 + r) * _decay(-r)
 
 
 class Matern52(Stationary):
@@ -223,7 +255,7 @@ class Matern52(Stationary):
     def profile(self, r2: Array) -> Array:
         """(1 + √5 r + 5r²/3) exp(−√5 r)."""
         r = _root(5.0 * r2)
-        return (1.0 + r + 5.0 / 3.0 * r2) * jnp.exp(jnp.maximum(-r, FAR))
+        return (1.0 + r + 5.0 / 3.0 * r2) * _decay(-r)
 
 
 class RationalQuadratic(Stationary):

@@ -3,7 +3,8 @@
 jaxlib runs a *batched* Cholesky or triangular solve on the CPU by scheduling chunks on the thread
 pool its caller already occupies; with two in flight on two cores the program stops for ever. So
 nothing here emits one there: matrices are visited one after another (`lax.map`) on a CPU and all at
-once (`vmap`) on an accelerator. `whiten` is the only place where the package meets LAPACK.
+once (`vmap`) on an accelerator. `whiten` and `inverse_root` are the only places where the package
+meets LAPACK. Matrix products may be batched everywhere.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,18 +20,32 @@ from jax.lax.linalg import cholesky, triangular_solve
 from jaxtyping import Array, Float, PyTree
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["compiled", "over_latents", "session", "whiten"]
+__all__ = [
+    "compiled",
+    "congruence",
+    "inverse_root",
+    "over_latents",
+    "session",
+    "transposed",
+    "whiten",
+]
+
+BLOCK = 64  # matrices up to this size go to LAPACK whole
 
 
-def compiled(f: Callable, *, static: tuple[str, ...] = ()) -> Any:
-    """`jax.jit`, compiling in about 60% of the time on a CPU at no cost in running time.
+def compiled(f: Callable, *, static: tuple[str, ...] = (), often: bool = False) -> Any:
+    """`jax.jit`, with XLA's choices on a CPU made by measurement on jaxlib 0.10.
 
-    XLA's newer way of emitting fused loops is what is switched off; measured on jaxlib 0.10, where
-    most of the wait before a first fit is the compiler's. Other versions compile as they please.
+    What runs thousands of times (`often`) gets the widest vectors there are, and a mini-batch step
+    70 to 90% of the time it took. Anything else is emitted in XLA's older way, which takes 60% of
+    the compiler's time, and that is most of the wait before a first fit. Other versions of XLA do
+    as they please.
     """
     measured = version("jaxlib").startswith("0.10.")
-    options = {"xla_cpu_use_fusion_emitters": False} if measured else None
-    return jax.jit(f, static_argnames=static, compiler_options=options)
+    options = (
+        {"xla_cpu_prefer_vector_width": 512} if often else {"xla_cpu_use_fusion_emitters": False}
+    )
+    return jax.jit(f, static_argnames=static, compiler_options=options if measured else None)
 
 
 def _one_by_one(f: Callable, *stacked: Array) -> PyTree:
@@ -79,6 +94,46 @@ def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Arra
 
 
 whiten.defvjp(_whiten, _whiten_gradient)
+
+
+def inverse_root(K: Float[Array, "Q M M"]) -> Float[Array, "Q M M"]:
+    """L⁻¹ with L Lᵀ = K, lower triangular, for each of Q matrices; NaN if not positive definite.
+
+    By halves, so that nearly all of the work is matrix products: LAPACK is held to one thread and
+    reaches a quarter of their speed. With K = [a ·; b c] and L⁻¹ = [A 0; · C],
+
+        A = root⁻¹(a),  B = b Aᵀ,  C = root⁻¹(c − B Bᵀ),  and below the diagonal −C B A.
+    """
+    Q, M, _ = K.shape
+    if M <= BLOCK:
+        eye = jnp.eye(M, dtype=K.dtype)
+
+        def one(K: Float[Array, "M M"]) -> Array:
+            L = cholesky(K, symmetrize_input=False)
+            return triangular_solve(L, eye, left_side=True, lower=True)
+
+        return _one_by_one(one, K)
+    half = -(-M // 16) * 8
+    A = inverse_root(K[:, :half, :half])
+    B = jnp.einsum("qij,qkj->qik", K[:, half:, :half], A)
+    C = inverse_root(K[:, half:, half:] - jnp.einsum("qij,qkj->qik", B, B))
+    below = -jnp.einsum("qij,qjk->qik", C, jnp.einsum("qij,qjk->qik", B, A))
+    above = jnp.zeros((Q, half, M - half), K.dtype)
+    return jnp.block([[A, above], [below, C]])
+
+
+def transposed(A: Float[Array, "Q M N"]) -> Float[Array, "Q N M"]:
+    """Aᵀ, laid out anew: a product whose left factor is transposed in place takes thrice as long.
+
+    Only on a CPU; elsewhere it costs nothing to leave it to the compiler.
+    """
+    turned = jnp.swapaxes(A, 1, 2)
+    return jax.lax.optimization_barrier(turned) if jax.default_backend() == "cpu" else turned
+
+
+def congruence(A: Float[Array, "Q K M"], B: Float[Array, "Q M M"]) -> Float[Array, "Q K K"]:
+    """A B Aᵀ for symmetric B, by two products in the fastest layout there is."""
+    return jnp.einsum("qij,qkj->qik", jnp.einsum("qij,qkj->qik", A, B), A)
 
 
 def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:

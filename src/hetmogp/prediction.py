@@ -28,9 +28,10 @@ from .likelihoods import (
     ZeroOneInflatedBeta,
 )
 from .linalg import compiled, session
+from .marginals import by_projection
 from .predictive import distribution_function, log_density, moments, nodes, quantile
 from .tables import observe
-from .variational import Factors, marginals
+from .variational import Factors
 
 __all__ = ["OutputPrediction", "Prediction", "latents_at"]
 
@@ -54,7 +55,7 @@ def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
 
 @compiled
 def _latents(parameters: Parameters, q: Factors, jitter: Array, X: Array) -> tuple[Array, Array]:
-    return marginals(parameters.prior.project(X, jitter), q)
+    return by_projection(parameters.prior.project(X, jitter), q)
 
 
 def latents_at(

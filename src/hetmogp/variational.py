@@ -8,17 +8,16 @@ the expected log-likelihood with respect to the latents' marginal means and vari
 - `posterior`: from a Gaussian *site* for each observation, all at once (full batches);
 - plain gradients of m and of the triangular root of S: the paper's way.
 
-A q coupled over latents would be another class beside `Factors`, with its own `marginals`.
+A q coupled over latents would be another class beside `Factors`, with its own marginals.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .linalg import whiten
-from .priors import Projection
+from .linalg import inverse_root, transposed, whiten
 
-__all__ = ["Factors", "Natural", "kl", "marginals", "natural_step", "posterior"]
+__all__ = ["Factors", "Moments", "Natural", "kl", "natural_step", "posterior"]
 
 
 class Factors(eqx.Module):
@@ -26,6 +25,25 @@ class Factors(eqx.Module):
 
     mean: Float[Array, "R M"]
     root: Float[Array, "R M M"]
+
+    @property
+    def log_det(self) -> Float[Array, " R"]:
+        """log det S of each."""
+        diagonal = jnp.sum(self.root * jnp.eye(self.root.shape[1], dtype=self.root.dtype), axis=2)
+        return 2.0 * jnp.sum(jnp.log(jnp.abs(diagonal)), axis=1)
+
+
+class Moments(eqx.Module):
+    """The same by mean and covariance, and log det S."""
+
+    mean: Float[Array, "R M"]
+    cov: Float[Array, "R M M"]
+    log_det: Float[Array, " R"]
+
+    @classmethod
+    def of(cls, q: Factors) -> "Moments":
+        """S and its determinant from its root."""
+        return cls(q.mean, jnp.einsum("rmk,rlk->rml", q.root, q.root), q.log_det)
 
 
 class Natural(eqx.Module):
@@ -36,39 +54,30 @@ class Natural(eqx.Module):
 
     def factors(self) -> Factors:
         """Means and roots, by one Cholesky factorisation per copy."""
-        eye = jnp.broadcast_to(jnp.eye(self.linear.shape[1]), self.precision.shape)
-        inverse = whiten(self.precision, eye)  # S = inverseᵀ inverse
-        return Factors(
-            jnp.einsum("rkm,rkl,rl->rm", inverse, inverse, self.linear),
-            jnp.swapaxes(inverse, 1, 2),
-        )
+        root = transposed(inverse_root(self.precision))  # S = root rootᵀ
+        half = jnp.einsum("rkm,rk->rm", root, self.linear)
+        return Factors(jnp.einsum("rmk,rk->rm", root, half), root)
+
+    def moments(self) -> Moments:
+        """Means and covariances."""
+        return Moments.of(self.factors())
 
 
-def marginals(
-    projection: Projection, q: Factors
-) -> tuple[Float[Array, "N R"], Float[Array, "N R"]]:
-    """Mean and variance of every latent at every input: Aᵀm and k(x,x) − |A|² + AᵀSA."""
-    A, residual = projection
-    mean = jnp.einsum("rmn,rm->nr", A, q.mean)
-    spread = jnp.einsum("rmk,rmn->rkn", q.root, A)
-    return mean, (residual + jnp.sum(spread * spread, axis=1)).T
-
-
-def kl(q: Factors) -> Float[Array, ""]:
+def kl(q: Factors | Moments) -> Float[Array, ""]:
     """Σ KL(N(m, S) ‖ N(0, I))."""
     mahalanobis = jnp.sum(q.mean**2)
-    trace = jnp.sum(q.root**2)
-    diagonal = jnp.sum(q.root * jnp.eye(q.root.shape[1], dtype=q.root.dtype), axis=2)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.abs(diagonal)))
-    return 0.5 * (mahalanobis + trace - q.mean.size - log_det)
+    if isinstance(q, Factors):
+        trace = jnp.sum(q.root**2)
+    else:
+        trace = jnp.sum(q.cov * jnp.eye(q.cov.shape[1], dtype=q.cov.dtype))
+    return 0.5 * (mahalanobis + trace - q.mean.size - jnp.sum(q.log_det))
 
 
 def natural_step(
     natural: Natural,
-    q: Factors,
-    A: Float[Array, "R M N"],
-    r: Float[Array, "R N"],
-    g: Float[Array, "R N"],
+    q: Moments,
+    slope_mean: Float[Array, "R M"],
+    slope_cov: Float[Array, "R M M"],
     rho: float | Array,
 ) -> Natural:
     """A natural-gradient step of size ρ for every copy of every latent.
@@ -79,20 +88,19 @@ def natural_step(
 
     Args:
         natural: q by its natural parameters.
-        q: the same q by means and roots.
-        A: the projections of the batch.
-        r: ∂E/∂(mean of each latent) at each row of the batch.
-        g: ∂E/∂(variance of each latent) at each row of the batch.
+        q: the same q by means and covariances.
+        slope_mean: the gradient of the expected log-likelihood with respect to m, A r.
+        slope_cov: and with respect to S, A diag(g) Aᵀ.
         rho: the size of the step, at most one.
     """
-    eye = jnp.eye(A.shape[1], dtype=A.dtype)
-    target = eye - 2.0 * jnp.einsum("rmn,rn,rkn->rmk", A, g, A)
-    delta = natural.precision - target
-    half = jnp.einsum("rmk,rml->rkl", q.root, delta)  # Δ S Δ = halfᵀ half
-    curb = 0.5 * rho**2 * jnp.einsum("rkm,rkl->rml", half, half)
+    eye = jnp.eye(q.mean.shape[1], dtype=q.mean.dtype)
+    delta = natural.precision - eye + 2.0 * slope_cov
+    product = jnp.einsum("rij,rjk->rik", q.cov, slope_cov)  # the gradient has formed it as well
+    S_delta = eye - q.cov + 2.0 * product
+    curb = 0.5 * rho**2 * jnp.einsum("rij,rjk->rik", delta, S_delta)
     precision = natural.precision - rho * delta + curb
     precision = 0.5 * (precision + jnp.swapaxes(precision, 1, 2))
-    pull = jnp.einsum("rmn,rn->rm", A, r) - q.mean
+    pull = slope_mean - q.mean
     return Natural(jnp.einsum("rmk,rk->rm", precision, q.mean) + rho * pull, precision)
 
 

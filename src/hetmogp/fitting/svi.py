@@ -1,9 +1,9 @@
 """Stochastic variational inference on mini-batches: for large data.
 
-One pass over a mini-batch gives both gradients. The expected log-likelihood is differentiated with
-respect to the hyperparameters and, through perturbations of the latents' marginals that are zero,
-with respect to each latent's mean (r) and variance (g) at each row: that is all a natural-gradient
-step on q(u) needs. The loop runs on the device in chunks; the host only draws rows in between.
+One pass over a mini-batch gives both gradients: of the expected log-likelihood with respect to the
+hyperparameters, and with respect to the mean and covariance of q(u), which is all that a
+natural-gradient step needs. The loop runs on the device in chunks; the host only draws rows in
+between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch, Block, Observations, row_draws
 from ..linalg import compiled
-from ..variational import Factors, Natural, kl, marginals, natural_step
+from ..marginals import marginals
+from ..variational import Factors, Moments, Natural, kl, natural_step
 from .free import Anchor, free, with_free
 
 __all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "result"]
@@ -102,7 +103,7 @@ def _lower(q: Factors) -> Factors:
     return Factors(q.mean, jnp.tril(q.root))
 
 
-@partial(compiled, static=("optimiser",))
+@partial(compiled, static=("optimiser",), often=True)
 def chunk(
     state: State,
     parameters: Parameters,
@@ -126,36 +127,34 @@ def chunk(
         warm = jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
         rate, rho = rates
 
-        def negative(values, q, shift_mean, shift_variance):
+        def objective(values: PyTree, q: Moments) -> tuple[Array, Array]:
             moved = with_free(parameters, values)
-            projection = moved.prior.project(batch.X, jitter)
-            mean, variance = marginals(projection, q)
-            at = at_observations(moved, mean + shift_mean, variance + shift_variance, batch, rules)
+            prior = moved.prior
+            mean, variance = marginals(prior.matrices(batch.X, jitter), prior.ranks, q)
+            at = at_observations(moved, mean, variance, batch, rules)
             ell = expected_log_likelihood(moved, at, batch, rules, here)
-            return -ell - anchor.log_prior(values, moved.slices), (ell, projection.A)
+            return ell + anchor.log_prior(values, moved.slices), ell
 
-        R = sum(parameters.prior.ranks)
-        zero = jnp.zeros((batch.X.shape[0], R))
         if isinstance(state.q, Natural):
-            q = state.q.factors()
-            (_, (ell, A)), (gradient, r, g) = jax.value_and_grad(negative, (0, 2, 3), has_aux=True)(
-                state.free, q, zero, zero
+            q = state.q.moments()
+            (_, ell), (slope, slope_q) = jax.value_and_grad(objective, (0, 1), has_aux=True)(
+                state.free, q
             )
-            new_q = natural_step(state.q, q, A, -r.T, -g.T, warm * rho)
-            updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, state.free)
-            values = jax.tree.map(lambda v, u: v - rate * u, state.free, updates)
+            new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, warm * rho)
+            updates, moments = _optimiser(optimiser).update(slope, state.optimiser, state.free)
+            values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
             bound = ell - kl(q)
         else:  # the paper's way: m and the root of S by the same optimiser as the rest
 
-            def whole(learned):
+            def whole(learned: PyTree) -> tuple[Array, Array]:
                 values, q = learned[0], _lower(learned[1])
-                loss, (ell, _) = negative(values, q, zero, zero)
-                return loss + kl(q), ell - kl(q)
+                value, ell = objective(values, Moments.of(q))
+                return value - kl(q), ell - kl(q)
 
             learned = (state.free, state.q)
-            (_, bound), gradient = jax.value_and_grad(whole, has_aux=True)(learned)
-            updates, moments = _optimiser(optimiser).update(gradient, state.optimiser, learned)
-            values, new_q = jax.tree.map(lambda v, u: v - rate * u, learned, updates)
+            (_, bound), slope = jax.value_and_grad(whole, has_aux=True)(learned)
+            updates, moments = _optimiser(optimiser).update(slope, state.optimiser, learned)
+            values, new_q = jax.tree.map(lambda v, u: v + rate * u, learned, updates)
         return State(values, new_q, moments, state.t + 1), bound
 
     return jax.lax.scan(step, state, rows)

@@ -30,8 +30,9 @@ from ..bound import (
 )
 from ..data import Batch, Observations
 from ..linalg import compiled
+from ..marginals import by_projection
 from ..priors import Projection
-from ..variational import Factors, kl, marginals, posterior
+from ..variational import Factors, kl, posterior
 from .free import Anchor, free, with_free
 from .lbfgs import maximise
 
@@ -159,7 +160,7 @@ def value_and_sites(
     rules: Rules,
 ) -> tuple[Float[Array, ""], tuple[Sites | ClassSites, ...]]:
     """The bound at q, and the sites that a full natural-gradient step from there would set."""
-    at = at_observations(parameters, *marginals(projection, q), batch, rules)
+    at = at_observations(parameters, *by_projection(projection, q), batch, rules)
     value, gradients = jax.value_and_grad(
         lambda at: expected_log_likelihood(parameters, at, batch, rules)
     )(at)
@@ -267,7 +268,7 @@ def _objective(
         moved = with_free(parameters, values)
         projection = moved.prior.project(batch.X, jitter)
         q = q_from_sites(moved, sites, projection, batch)
-        at = at_observations(moved, *marginals(projection, q), batch, rules)
+        at = at_observations(moved, *by_projection(projection, q), batch, rules)
         bound = expected_log_likelihood(moved, at, batch, rules) - kl(q)
         return bound + anchor.log_prior(values, moved.slices)
 

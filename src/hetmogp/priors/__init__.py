@@ -1,6 +1,6 @@
 """How latent functions become parameter functions."""
 
-from .base import Prior, Projection
+from .base import Matrices, Prior, Projection
 from .lmc import LMC
 
-__all__ = ["LMC", "Prior", "Projection"]
+__all__ = ["LMC", "Matrices", "Prior", "Projection"]

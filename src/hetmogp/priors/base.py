@@ -12,7 +12,21 @@ from jaxtyping import Array, Float
 from ..kernels import Kernel
 from ..linalg import over_latents, whiten
 
-__all__ = ["Prior", "Projection"]
+__all__ = ["Matrices", "Prior", "Projection"]
+
+
+class Matrices(NamedTuple):
+    """The covariances of each latent that a batch needs.
+
+    Attributes:
+        inducing: k(Z, Z), with a jitter on its diagonal.
+        cross: k(Z, X).
+        variance: k(x, x).
+    """
+
+    inducing: Float[Array, "Q M M"]
+    cross: Float[Array, "Q M N"]
+    variance: Float[Array, "Q N"]
 
 
 class Projection(NamedTuple):
@@ -75,20 +89,26 @@ class Prior(eqx.Module):
             self.inducing_inputs, (len(self.kernels), *self.inducing_inputs.shape[1:])
         )
 
-    def project(self, X: Float[Array, "N p"], jitter: float | Array) -> Projection:
-        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
+    def matrices(self, X: Float[Array, "N p"], jitter: float | Array) -> Matrices:
+        """The covariances of each latent among its inducing inputs and between them and X."""
 
-        def matrices(kernel: Kernel, Z: Float[Array, "M p"]) -> tuple[Array, Array, Array]:
+        def of_one(kernel: Kernel, Z: Float[Array, "M p"]) -> Matrices:
             Kzz = kernel.matrix(Z, Z)
             scale = jnp.maximum(jnp.mean(kernel.diag(Z)), 1e-30)  # one, but for a Linear kernel
             Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
-            return Kzz, kernel.matrix(Z, X), kernel.diag(X)
+            return Matrices(Kzz, kernel.matrix(Z, X), kernel.diag(X))
 
-        Kzz, Kzx, variance = over_latents(matrices, self.kernels, self.Z)
+        return over_latents(of_one, self.kernels, self.Z)
+
+    def project(self, X: Float[Array, "N p"], jitter: float | Array) -> Projection:
+        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
+        Kzz, Kzx, variance = self.matrices(X, jitter)
         A = whiten(Kzz, Kzx)
         residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
-        projection = Projection(A, residual)
+        return jax.tree.map(self.copies, Projection(A, residual))
+
+    def copies(self, per_latent: Float[Array, "Q ..."]) -> Float[Array, "R ..."]:
+        """What belongs to a latent, for each of its copies."""
         if all(rank == 1 for rank in self.ranks):
-            return projection
-        owner = np.repeat(np.arange(len(self.kernels)), self.ranks)  # copies share their latent's
-        return jax.tree.map(lambda a: a[owner], projection)
+            return per_latent
+        return per_latent[np.repeat(np.arange(len(self.ranks)), self.ranks)]

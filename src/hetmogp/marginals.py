@@ -1,0 +1,128 @@
+"""q(u) at the inputs: the marginal mean and variance of every latent.
+
+With A = L⁻¹ k(Z, X) they are
+
+    mean = Aᵀ m,    variance = k(x, x) − |A|² + Aᵀ S A.
+
+`by_projection` says just that. `marginals` computes the same without ever forming A: with
+
+    α = L⁻ᵀ m    and    Ω = L⁻ᵀ (S − I) L⁻¹        (M × M work only)
+
+they are Kᵀα and k(x, x) + Σ (Ω K) ∘ K for K = k(Z, X). One product with K forwards; backwards one
+more, K diag(g) Kᵀ, gives the gradients of the kernels and of q(u) alike: 4 M² N operations where
+differentiating through A takes ten. And the gradients with respect to m and S, A r and
+A diag(g) Aᵀ, are all that a natural-gradient step needs.
+
+Ω has entries as large as one over the jitter, which single precision does not bear: there, A.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .linalg import congruence, inverse_root, transposed, whiten
+from .priors import Matrices, Projection
+from .variational import Factors, Moments
+
+__all__ = ["by_projection", "condensed", "marginals"]
+
+
+def by_projection(
+    projection: Projection, q: Factors
+) -> tuple[Float[Array, "N R"], Float[Array, "N R"]]:
+    """The marginals where the projection is at hand."""
+    A, residual = projection
+    mean = jnp.einsum("rmn,rm->nr", A, q.mean)
+    spread = jnp.einsum("rmk,rmn->rkn", q.root, A)
+    return mean, (residual + jnp.sum(spread * spread, axis=1)).T
+
+
+def marginals(
+    matrices: Matrices, ranks: tuple[int, ...], q: Moments
+) -> tuple[Float[Array, "N R"], Float[Array, "N R"]]:
+    """The marginals from the kernels' matrices.
+
+    Args:
+        matrices: of each latent.
+        ranks: how many copies each latent has.
+        q: of each copy.
+    """
+    way = _one_pass if q.mean.dtype == jnp.float64 else _projected
+    mean, variance = way(ranks, *matrices, q.mean, q.cov)
+    return mean.T, variance.T
+
+
+def _copies(a: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
+    return a if set(ranks) == {1} else a[np.repeat(np.arange(len(ranks)), ranks)]
+
+
+def _summed(a: Float[Array, "R ..."], ranks: tuple[int, ...]) -> Float[Array, "Q ..."]:
+    """The transpose of `_copies`."""
+    if set(ranks) == {1}:
+        return a
+    return jax.ops.segment_sum(a, np.repeat(np.arange(len(ranks)), ranks), len(ranks))
+
+
+def _projected(
+    ranks: tuple[int, ...], Kzz: Array, Kzx: Array, variance: Array, m: Array, S: Array
+) -> tuple[Float[Array, "R N"], Float[Array, "R N"]]:
+    A = whiten(Kzz, Kzx)
+    residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
+    A, residual = _copies(A, ranks), _copies(residual, ranks)
+    explained = jnp.sum(A * jnp.einsum("rmk,rkn->rmn", S, A), axis=1)
+    return jnp.einsum("rm,rmn->rn", m, A), residual + jnp.maximum(explained, 0.0)
+
+
+def condensed(
+    Kzz: Float[Array, "Q M M"],
+    ranks: tuple[int, ...],
+    m: Float[Array, "R M"],
+    S: Float[Array, "R M M"],
+) -> tuple[Float[Array, "R M"], Float[Array, "R M M"], Float[Array, "R M M"]]:
+    """α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹ for every copy; and L⁻¹."""
+    inverse = _copies(inverse_root(Kzz), ranks)
+    back = transposed(inverse)
+    eye = jnp.eye(m.shape[1], dtype=m.dtype)
+    return jnp.einsum("rij,rj->ri", back, m), congruence(back, S - eye), inverse
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _one_pass(
+    ranks: tuple[int, ...], Kzz: Array, Kzx: Array, variance: Array, m: Array, S: Array
+) -> tuple[Float[Array, "R N"], Float[Array, "R N"]]:
+    return _forwards(ranks, Kzz, Kzx, variance, m, S)[0]
+
+
+def _forwards(
+    ranks: tuple[int, ...], Kzz: Array, Kzx: Array, variance: Array, m: Array, S: Array
+) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+    alpha, omega, inverse = condensed(Kzz, ranks, m, S)
+    K = _copies(Kzx, ranks)
+    product = jnp.einsum("rmk,rkn->rmn", omega, K)
+    mean = jnp.einsum("rm,rmn->rn", alpha, K)
+    spread = _copies(variance, ranks) + jnp.sum(product * K, axis=1)
+    return (mean, jnp.maximum(spread, 0.0)), (inverse, K, product, alpha, m, S)
+
+
+def _backwards(
+    ranks: tuple[int, ...], saved: tuple[Array, ...], slopes: tuple[Array, Array]
+) -> tuple[Array, ...]:
+    """With G = K diag(g) Kᵀ: dS = H = L⁻¹ G L⁻ᵀ, dm = L⁻¹ K r, dk(Z, X) = 2 Ω K diag(g) + α rᵀ and
+    dk(Z, Z) = −sym(L⁻ᵀ Φ(C) L⁻¹), C = 2 (S − I) H + m dmᵀ, Φ the lower triangle with its diagonal
+    halved.
+    """  # noqa: D205
+    inverse, K, product, alpha, m, S = saved
+    r, g = slopes
+    dK = 2.0 * product * g[:, None, :] + alpha[:, :, None] * r[:, None, :]
+    dm = jnp.einsum("rij,rj->ri", inverse, jnp.einsum("rmn,rn->rm", K, r))
+    dS = congruence(inverse, jnp.einsum("rmn,rkn->rmk", K * g[:, None, :], K))
+    C = 2.0 * (jnp.einsum("rij,rjk->rik", S, dS) - dS) + m[:, :, None] * dm[:, None, :]
+    phi = jnp.tril(C) - 0.5 * C * jnp.eye(m.shape[1], dtype=m.dtype)
+    both = congruence(transposed(inverse), 0.5 * (phi + jnp.swapaxes(phi, 1, 2)))
+    return *(_summed(a, ranks) for a in (-both, dK, g)), dm, dS
+
+
+_one_pass.defvjp(_forwards, _backwards)

@@ -27,7 +27,7 @@ from .linalg import congruence, inverse_root, transposed, whiten
 from .priors import Matrices, Projection
 from .variational import Factors, Moments
 
-__all__ = ["by_projection", "condensed", "marginals"]
+__all__ = ["by_projection", "condensed", "from_condensed", "marginals"]
 
 
 def by_projection(
@@ -89,6 +89,18 @@ def condensed(
     return jnp.einsum("rij,rj->ri", back, m), congruence(back, S - eye), inverse
 
 
+def from_condensed(
+    alpha: Float[Array, "R M"],
+    omega: Float[Array, "R M M"],
+    K: Float[Array, "R M N"],
+    variance: Float[Array, "R N"],
+) -> tuple[Float[Array, "R N"], Float[Array, "R N"], Float[Array, "R M N"]]:
+    """Kᵀα, k(x, x) + Σ (Ω K) ∘ K, and Ω K itself."""
+    product = jnp.einsum("rmk,rkn->rmn", omega, K)
+    spread = jnp.maximum(variance + jnp.sum(product * K, axis=1), 0.0)
+    return jnp.einsum("rm,rmn->rn", alpha, K), spread, product
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _one_pass(
     ranks: tuple[int, ...], Kzz: Array, Kzx: Array, variance: Array, m: Array, S: Array
@@ -101,10 +113,8 @@ def _forwards(
 ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
     alpha, omega, inverse = condensed(Kzz, ranks, m, S)
     K = _copies(Kzx, ranks)
-    product = jnp.einsum("rmk,rkn->rmn", omega, K)
-    mean = jnp.einsum("rm,rmn->rn", alpha, K)
-    spread = _copies(variance, ranks) + jnp.sum(product * K, axis=1)
-    return (mean, jnp.maximum(spread, 0.0)), (inverse, K, product, alpha, m, S)
+    mean, spread, product = from_condensed(alpha, omega, K, _copies(variance, ranks))
+    return (mean, spread), (inverse, K, product, alpha, m, S)
 
 
 def _backwards(

@@ -6,7 +6,7 @@ of rows at a time, and the user's names and labels.
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -28,14 +28,15 @@ from .likelihoods import (
     ZeroOneInflatedBeta,
 )
 from .linalg import compiled, session
-from .marginals import by_projection
+from .marginals import by_projection, condensed, from_condensed
 from .predictive import distribution_function, log_density, moments, nodes, quantile
 from .tables import observe
-from .variational import Factors
+from .variational import Factors, Moments
 
 __all__ = ["OutputPrediction", "Prediction", "latents_at"]
 
 CHUNK = 2048  # rows at a time: memory is bounded by this, not by the number of inputs
+LARGEST_CROSS = 2e6  # entries of k(Z, X) at once, over all latents
 
 
 def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
@@ -54,7 +55,24 @@ def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
 
 
 @compiled
-def _latents(parameters: Parameters, q: Factors, jitter: Array, X: Array) -> tuple[Array, Array]:
+def _condensed(parameters: Parameters, q: Factors, jitter: Array) -> tuple[Array, Array]:
+    prior, moments = parameters.prior, Moments.of(q)
+    Kzz = prior.matrices(prior.Z[0, :1], jitter).inducing
+    return condensed(Kzz, prior.ranks, moments.mean, moments.cov)[:2]
+
+
+@partial(compiled, often=True)
+def _from_condensed(
+    parameters: Parameters, alpha: Array, omega: Array, X: Array
+) -> tuple[Array, Array]:
+    prior = parameters.prior
+    _, K, variance = jax.tree.map(prior.copies, prior.matrices(X, 0.0))
+    mean, spread, _ = from_condensed(alpha, omega, K, variance)
+    return mean.T, spread.T
+
+
+@compiled
+def _projected(parameters: Parameters, q: Factors, jitter: Array, X: Array) -> tuple[Array, Array]:
     return by_projection(parameters.prior.project(X, jitter), q)
 
 
@@ -62,10 +80,16 @@ def latents_at(
     parameters: Parameters, q: Factors, jitter: float, X: Float[np.ndarray, "N p"]
 ) -> tuple[Float[np.ndarray, "N R"], Float[np.ndarray, "N R"]]:
     """Posterior mean and variance of every latent function at standardised inputs."""
-    return rowwise(lambda rows: _latents(parameters, q, jnp.asarray(jitter), rows), X)
+    R, M = q.mean.shape
+    rows = int(np.clip(2 ** round(np.log2(LARGEST_CROSS / (R * M))), 256, 4 * CHUNK))
+    if q.mean.dtype == jnp.float64:  # all that does not depend on X once, then one product
+        alpha, omega = _condensed(parameters, q, jnp.asarray(jitter))
+        return rowwise(lambda x: _from_condensed(parameters, alpha, omega, x), X, chunk=rows)
+    return rowwise(lambda x: _projected(parameters, q, jnp.asarray(jitter), x), X, chunk=rows)
 
 
-def _factors(W: Array, b: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+@compiled
+def _functions(W: Array, b: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
     """Mean of f = b + W u at each row, and a factor W diag(√v) of its covariance."""
     return b + mean @ W.T, W * jnp.sqrt(variance)[:, None, :]
 
@@ -129,29 +153,35 @@ class OutputPrediction:
         name: str,
         likelihood: Likelihood,
         given: dict[str, np.ndarray],
-        f: tuple[np.ndarray, np.ndarray],
+        mixing: tuple[Array, Array],
         of: "Prediction",
     ):
         self.name, self.likelihood, self.given = name, likelihood, given
-        self._f, self._of = f, of
+        self._mixing, self._of = mixing, of  # the weights W_d and constants b_d of f
 
     def __len__(self) -> int:
-        return len(self._f[0])
+        return len(self._of.latents[0])
 
     def __repr__(self) -> str:
         return f"<prediction of {self.name!r} ({self.likelihood!r}) at {len(self)} inputs>"
 
     def _rowwise(self, f: Callable, *arrays: np.ndarray, at: Any = slice(None)) -> Any:
         """f(likelihood, arguments, mean and factor of f, arrays), a chunk of rows at a time."""
-        rows = jax.tree.map(lambda a: a[at], (self.given, *self._f))
+        rows = jax.tree.map(lambda a: a[at], (self.given, *self._of.latents))
         many = max(1, len(self.likelihood.latent) // 2)
         with self._of.session():
             return rowwise(
-                lambda *rows: f(self.likelihood, *rows),
+                lambda given, mean, variance, *rest: f(
+                    self.likelihood, given, *_functions(*self._mixing, mean, variance), *rest
+                ),
                 *rows,
                 *arrays,
                 chunk=max(CHUNK // many, 32),
             )
+
+    def _f(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and factor of the parameter functions at every input."""
+        return self._rowwise(lambda of, given, *f: f)
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +238,7 @@ class OutputPrediction:
         if not self.likelihood.has_cdf:
             found = np.quantile(self.sample(4000), levels, axis=0, method="inverted_cdf")
         else:
-            found = self._invert(levels, self.likelihood, *self._f)
+            found = self._invert(levels, self.likelihood, *self._f())
         found = self.likelihood.decode(found)
         return found[0] if np.ndim(q) == 0 else found
 
@@ -242,7 +272,7 @@ class OutputPrediction:
         if isinstance(self.likelihood, VonMises):  # turned so that the mean direction is zero
             c, s = np.cos(self.mean), np.sin(self.mean)
             turn = np.stack([np.stack([c, s], axis=1), np.stack([-s, c], axis=1)], axis=1)
-            mean, factor = self._f
+            mean, factor = self._f()
             turned = np.einsum("nij,nj->ni", turn, mean), turn @ factor
             lower, upper = self.mean + self._invert(tails, self.likelihood, *turned)
         else:
@@ -312,16 +342,16 @@ class Prediction(Mapping[str, OutputPrediction]):
         dtype: str,
     ):
         self._parameters, self._names = parameters, list(names)
-        self._latents, self._index, self._dtype = latents, index, dtype
+        self.latents, self._index, self._dtype = latents, index, dtype
         self._outputs = {}
         with self.session():
             W, b = parameters.prior.W, parameters.prior.b
             for name in order:
                 d = self._names.index(name)
                 part = parameters.slices[d]
-                f = rowwise(lambda m, v, part=part: _factors(W[part], b[part], m, v), *latents)
                 likelihood, beside = parameters.likelihoods[d], dict(given.get(name, {}))
-                self._outputs[name] = OutputPrediction(name, likelihood, beside, f, self)
+                mixing = W[part], b[part]
+                self._outputs[name] = OutputPrediction(name, likelihood, beside, mixing, self)
 
     def session(self) -> Any:
         """The numerical context of the model this came from."""
@@ -339,7 +369,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         return len(self._outputs)
 
     def __repr__(self) -> str:
-        return f"<predictions of {', '.join(self)} at {len(self._latents[0])} inputs>"
+        return f"<predictions of {', '.join(self)} at {len(self.latents[0])} inputs>"
 
     def sample(
         self, n: int = 1, seed: int = 0, outputs: Sequence[str] | None = None
@@ -348,7 +378,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         chosen = list(self) if outputs is None else list(outputs)
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        mean, variance = self._latents
+        mean, variance = self.latents
         with self.session():
             key = jax.random.key(seed)
             noise = jax.random.normal(jax.random.fold_in(key, 0), (n, *mean.shape), float)

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install demo test lint stress bench calibration discovery clean
+.PHONY: install peers demo test lint stress bench results calibration discovery clean
 
 install: $(READY)
 
@@ -11,6 +11,13 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $(READY)
+
+peers: .venv-peers/.ready
+
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
 
 demo: $(READY)
 	$(BIN)/hetmogp demo --out demo
@@ -24,9 +31,13 @@ test: lint
 	$(BIN)/python -m pytest -n 2
 
 stress: $(READY)
-	$(BIN)/python benchmarks/stress.py --fits 20
+	$(BIN)/python benchmarks/stress.py --fits 200
 
+# GPflow and GPyTorch are measured too where `make peers` has installed them (about 2 GB).
 bench: $(READY)
+	$(BIN)/python benchmarks/speed.py --out docs
+
+results: $(READY)
 	$(BIN)/python benchmarks/gap.py --seeds 10
 	$(BIN)/python benchmarks/london.py --splits 5
 
@@ -37,4 +48,4 @@ discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-peers demo .mypy_cache .ruff_cache

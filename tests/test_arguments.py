@@ -37,6 +37,7 @@ def bound(likelihoods, X, Y, mini=False):
             [hm.RBF()],
             [1],
             np.linspace(-1.0, 1.0, 5)[None, :, None],
+            np.array([0.35]),
             data.columns,
             np.ones(1),
             prior="lmc",

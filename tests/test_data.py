@@ -163,6 +163,7 @@ def model_for(data, scaling, M=6):
         [hm.RBF(), hm.Matern32()],
         [1, 2],
         Z,
+        np.array([0.15, 0.8]),
         data.columns,
         scaling.scale,
         prior="lmc",

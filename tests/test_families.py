@@ -241,6 +241,7 @@ def many_classes(K, n=80, R=3):
         [hm.RBF()] * R,
         [1] * R,
         np.linspace(-1.5, 1.5, 8)[None, :, None],
+        np.geomspace(0.15, 0.8, R),
         data.columns,
         scaling.scale,
         prior="lmc",

@@ -10,7 +10,7 @@ import pytest
 import hetmogp as hm
 from hetmogp.bound import Rules, at_observations, elbo, expected_log_likelihood
 from hetmogp.data import blocks, full_batch
-from hetmogp.fitting import initial_parameters, svi, vem
+from hetmogp.fitting import initial_lengthscales, initial_parameters, svi, vem
 from hetmogp.fitting.free import Anchor, free, with_free
 from hetmogp.linalg import session, whiten
 from hetmogp.marginals import marginals
@@ -49,6 +49,7 @@ def mixed_problem(Q=2, ranks=None, N=60, M=7, seed=0, scale=1.0):
         [hm.RBF()] * Q,
         ranks or [1] * Q,
         Z,
+        initial_lengthscales(Q, np.asarray(batch.X)),
         data.columns,
         scaling.scale,
         prior="lmc",
@@ -215,7 +216,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
     groups, _ = blocks(data)
     state = svi.init(parameters, True, "adam", True)
     rows = tuple(jnp.zeros((2, 8), jnp.int32) for _ in groups)
-    rates, anchor = (jnp.asarray(0.01), jnp.asarray(0.01)), Anchor(free(parameters), (0.0,) * 3)
+    anchor = Anchor(free(parameters), (0.0,) * 3)
     lowered = [
         vem.e_step.lower(parameters, sites, batch, jitter, Rules(), jitter),
         vem._objective.lower(
@@ -225,7 +226,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
         svi.chunk.lower(
             *(state, parameters, groups, rows, jitter, Rules()),
             optimiser="adam",
-            rates=rates,
+            pace=jnp.asarray(1.0),
             anchor=anchor,
             key=jax.random.key(0),
         ),

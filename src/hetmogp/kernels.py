@@ -32,8 +32,6 @@ __all__ = [
 
 Column = int | str
 
-FAR = -200.0  # where exponents end: 1e-87 is zero enough
-
 
 def _positive(value: Any) -> Any:
     """Turn a user's number or list into an array, checked once; arrays of JAX pass through."""
@@ -81,8 +79,8 @@ squared_distance.defvjp(lambda X, Z: (squared_distance(X, Z), (X, Z)), _distance
 
 @jax.custom_jvp
 def _decay(x: Array) -> Array:
-    """exp(x) for x ≤ 0, ending at exp(FAR): denormal numbers are slow. Its slope is itself."""
-    return jnp.exp(jnp.maximum(x, FAR))
+    """exp(x) for x ≤ 0, ending at 1e-87: denormal numbers are slow. Its slope is itself."""
+    return jnp.exp(jnp.maximum(x, -200.0))
 
 
 @_decay.defjvp

@@ -24,6 +24,7 @@ from .fitting import (
     NotPositiveDefiniteError,
     Progress,
     choose_inducing,
+    initial_lengthscales,
     initial_parameters,
     run_svi,
     run_vem,
@@ -43,7 +44,7 @@ __all__ = ["HetMOGP", "independent"]
 LARGEST_VEM_COST = 3e8
 LARGEST_VEM_ROWS = 20_000
 LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
-DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 1e-3)}  # max_iter, tol
+DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
 
 OPTIONS = {
     "prior": ("lmc", "independent"),
@@ -240,12 +241,13 @@ class HetMOGP(BaseEstimator):
             )
             small = len(distinct) <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
             if method == "vem" or (cost <= LARGEST_VEM_COST and small):
-                method = "vem"
+                method, lengthscales = "vem", initial_lengthscales(len(kernels), distinct)
         if method != "vem":
             method = "svi"
             groups, scaling = blocks(data)
             stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
             Z = self._inducing(stacked, scaling, len(kernels))
+            lengthscales = initial_lengthscales(len(kernels), stacked, Z[0])
 
         max_iter, tol = DEFAULTS[method]
         max_iter = max_iter if self.max_iter is None else self.max_iter
@@ -259,6 +261,7 @@ class HetMOGP(BaseEstimator):
                 kernels,
                 ranks,
                 Z,
+                lengthscales,
                 data.columns,
                 scaling.scale,
                 prior=self.prior,

@@ -3,7 +3,7 @@
 from .free import Anchor
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
-from .start import choose_inducing, initial_parameters
+from .start import choose_inducing, initial_lengthscales, initial_parameters
 
 __all__ = [
     "JITTER",
@@ -12,6 +12,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "Progress",
     "choose_inducing",
+    "initial_lengthscales",
     "initial_parameters",
     "run_svi",
     "run_vem",

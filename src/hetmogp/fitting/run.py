@@ -24,8 +24,8 @@ __all__ = ["Fit", "run_svi", "run_vem"]
 JITTER = {"float64": 1e-6, "float32": 1e-4}
 LARGEST_JITTER = 1e-2
 SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
-SVI_PACES = (1.0, 0.3, 0.1)  # step sizes after each plateau
-PATIENCE = 100  # steps at least between two looks at the mini-batch bounds
+PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
+SMALL_GAINS = 2  # windows in a row without much gain before a stochastic fit has converged
 
 
 class NotPositiveDefiniteError(ArithmeticError):
@@ -191,9 +191,9 @@ def run_svi(
 ) -> Fit:
     """Stochastic inference to convergence.
 
-    The mean of the mini-batch bounds over a window (whole epochs, at least `PATIENCE` steps) is
-    compared with the window before; when it gains less than the tolerance the step sizes are cut,
-    and after the last cut the fit has converged.
+    The mean of the mini-batch bounds over a window (whole epochs, within `PATIENCE`) is
+    compared with the window before; the fit has converged when it gains less than the tolerance
+    `SMALL_GAINS` times in a row.
 
     Args:
         start: the model to start from.
@@ -205,13 +205,14 @@ def run_svi(
         natural_gradients: False learns q(u) by the same optimiser, as the paper does.
         learn_inducing: whether inducing inputs move.
         max_iter: the most steps.
-        tolerance: nats; the gain of a window below which steps get smaller.
+        tolerance: nats; the gain of a window that counts as none.
         jitter: where to begin.
         seed: of the order of the rows.
         progress: where to report.
     """
     epoch = max(-(-len(block.X) // min(batch_size, len(block.X))) for block in blocks)
-    window = epoch * max(1, -(-PATIENCE // epoch)) if epoch <= PATIENCE else PATIENCE
+    least, most = PATIENCE
+    window = min(epoch * -(-least // epoch), most)
     Q, M = start.prior.Z.shape[:2]
     length = min(svi.chunk_length(Q, M, batch_size * len(blocks)), window)
     key = jax.random.key(seed)
@@ -220,28 +221,22 @@ def run_svi(
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
     fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
     bounds: list[float] = []
-    looked, pace = 0, 0
-    slow_down = 1.0
+    looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
     try:
         while fit.iterations < max_iter:
             steps = list(itertools.islice(drawn, min(length, max_iter - fit.iterations)))
             rows = tuple(jnp.asarray(np.stack(block)) for block in zip(*steps, strict=True))
-            scale = SVI_PACES[pace] * slow_down
-            rates = (
-                jnp.asarray(scale * svi.LEARNING_RATE[optimiser]),
-                jnp.asarray(scale * svi.NATURAL_RATE),
-            )
             new, chunk_bounds = svi.chunk(
                 *(state, start, blocks, rows, jnp.asarray(fit.jitter), rules),
                 optimiser=optimiser,
-                rates=rates,
+                pace=jnp.asarray(pace),
                 anchor=anchor,
                 key=key,
             )
             values = np.asarray(chunk_bounds)
             if not _finite(new, values):  # take the last good state up again, more carefully
                 fit.jitter *= 10.0
-                slow_down *= 0.5
+                pace *= 0.5
                 if fit.jitter > LARGEST_JITTER:
                     raise NotPositiveDefiniteError
                 continue
@@ -251,12 +246,14 @@ def run_svi(
             if len(bounds) - looked >= window:
                 fit.history.append(float(np.mean(bounds[looked:])))
                 looked = len(bounds)
-                if len(fit.history) > 1 and fit.history[-1] - fit.history[-2] < tolerance:
-                    pace += 1
-                if pace == len(SVI_PACES):
+                if len(fit.history) > 1:
+                    gain = fit.history[-1] - fit.history[-2]
+                    first_gain = gain if np.isnan(first_gain) else first_gain
+                    fraction = max(fraction, _towards(gain, first_gain, tolerance))
+                    small = small + 1 if gain < tolerance else 0
+                if small == SMALL_GAINS:
                     fit.converged = True
                     break
-            fraction = (pace + 0.5) / len(SVI_PACES)
             progress.update(f"step {fit.iterations}", fraction, float(np.mean(bounds[-window:])))
     except KeyboardInterrupt:
         _interrupted(fit)

@@ -1,9 +1,9 @@
 """Where learning starts: from the data, and the same for the same data however it is arranged.
 
 Constants come from each output's marginal fit, inducing inputs from k-means, lengthscales from the
-spread of the inputs (spread over the latents). Each parameter function begins with a latent of its
-own and a little of the others, by a generator keyed by the names of output and parameter, so that
-the order of the outputs does not matter.
+spread of the inputs or, where rows are many, from how finely the inducing inputs cover them. Each
+parameter function begins with a latent of its own and a little of the others, by a generator keyed
+by the names of output and parameter, so that the order of the outputs does not matter.
 """
 
 import warnings
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 
 from ..bound import Parameters
@@ -22,7 +23,7 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..priors import LMC
 
-__all__ = ["choose_inducing", "initial_parameters"]
+__all__ = ["choose_inducing", "initial_lengthscales", "initial_parameters"]
 
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
@@ -49,6 +50,24 @@ def choose_inducing(
     return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
 
 
+def initial_lengthscales(
+    Q: int, X: Float[np.ndarray, "N p"], Z: Float[np.ndarray, "M p"] | None = None
+) -> Float[np.ndarray, " Q"]:
+    """One for each latent, from short to long, in standardised units.
+
+    For full batches fractions of the inputs' spread. For mini-batches (with inducing inputs Z
+    given) multiples of how far a row typically is from the nearest of them, the finest structure
+    they can show: a lengthscale that starts too long takes thousands of steps to shrink.
+    """
+    if Z is not None:
+        some = X[:: max(1, len(X) // KMEANS_ROWS)]
+        nearest = float(np.median(cKDTree(Z).query(some)[0]))
+        if nearest > 0:
+            return nearest * (np.geomspace(2 / 3, 8 / 3, Q) if Q > 1 else np.array([4 / 3]))
+    lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
+    return np.sqrt(X.shape[1]) * lengthscales
+
+
 def initial_parameters(
     names: Sequence[str],
     likelihoods: Sequence[Likelihood],
@@ -57,6 +76,7 @@ def initial_parameters(
     kernels: Sequence[Kernel],
     ranks: Sequence[int],
     inducing_inputs: Float[np.ndarray, "Q M p"],
+    lengthscales: Float[np.ndarray, " Q"],
     columns: Sequence[str],
     scale: Float[np.ndarray, " p"],
     *,
@@ -74,6 +94,7 @@ def initial_parameters(
         kernels: one per latent, as the user wrote them.
         ranks: R_q of each latent.
         inducing_inputs: one per latent, or one for all, standardised.
+        lengthscales: one per latent, for kernels that say nothing.
         columns: the names of the inputs.
         scale: what the inputs were divided by.
         prior: "lmc" or "independent".
@@ -82,8 +103,7 @@ def initial_parameters(
     """
     starts = [of.at(g).start(y) for of, y, g in zip(likelihoods, values, given, strict=True)]
     Q, p = len(kernels), len(columns)
-    lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
-    spread = np.sqrt(p) * lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
+    spread = lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
     keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
     J, R = len(keys), sum(ranks)
     own = np.arange(R) == np.arange(J)[:, None] % R  # each function begins with a latent of its own

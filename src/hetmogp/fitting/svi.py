@@ -27,9 +27,10 @@ __all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "resu
 
 Optimiser = Literal["adam", "adadelta"]
 
-LEARNING_RATE = {"adam": 0.01, "adadelta": 1.0}
-NATURAL_RATE = 0.03
+LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
+NATURAL_RATE = 0.05
 WARM_UP = 20  # steps over which the natural step grows to its full size
+HALF = 100  # steps after which both rates are half of what they were at first; they fall as 1/t
 
 
 class State(NamedTuple):
@@ -112,20 +113,22 @@ def chunk(
     jitter: Array,
     rules: Rules,
     optimiser: Optimiser,
-    rates: tuple[Array, Array],
+    pace: Array,
     anchor: Anchor,
     key: Array,
 ) -> tuple[State, Float[Array, " T"]]:
     """T steps; returns the mini-batch bounds as well.
 
-    `rates` are the step sizes of the optimiser and of the natural gradient.
+    `pace` multiplies the step sizes of the optimiser and of the natural gradient, both of which
+    fall as one over the number of steps.
     """
 
     def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
         batch = mini_batch(blocks, rows)
         here = jax.random.fold_in(key, state.t)
-        warm = jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
-        rate, rho = rates
+        slow = pace / (1.0 + state.t / HALF)
+        rate = slow * LEARNING_RATE[optimiser]
+        rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
 
         def objective(values: PyTree, q: Moments) -> tuple[Array, Array]:
             moved = with_free(parameters, values)
@@ -140,7 +143,7 @@ def chunk(
             (_, ell), (slope, slope_q) = jax.value_and_grad(objective, (0, 1), has_aux=True)(
                 state.free, q
             )
-            new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, warm * rho)
+            new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, rho)
             updates, moments = _optimiser(optimiser).update(slope, state.optimiser, state.free)
             values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
             bound = ell - kl(q)

@@ -108,6 +108,7 @@ def our_step(
         seed=0,
         restart=0,
     )
+    data_on_device = jax.tree.map(jnp.asarray, groups)
     state = svi.init(parameters, True, "adam", True)
     T = int(np.clip(2e10 / (Q * (4 * M**2 * B + 20 * M**3) + 2e7), 2, 50))
     if jax.default_backend() != "cpu":
@@ -119,7 +120,7 @@ def our_step(
     def run() -> Seconds:
         began = time.perf_counter()
         done = svi.chunk(
-            *(state, parameters, groups, rows, jitter, Rules()),
+            *(state, parameters, data_on_device, rows, jnp.asarray(T), jitter, Rules()),
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,

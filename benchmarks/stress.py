@@ -1,6 +1,7 @@
 """Fits in fresh processes while every core is kept busy: none may hang.
 
-    python benchmarks/stress.py --fits 20 --limit 120
+    python benchmarks/stress.py --fits 200
+    taskset -c 0,1 python benchmarks/stress.py --fits 20 --first 100    # on two cores of many
 
 Batched LAPACK calls on a CPU with few cores can wait for each other for ever (see
 `hetmogp/linalg.py`); this is the test that ours do not. Exits with 1 if a fit stalls or fails.
@@ -35,13 +36,14 @@ def spin() -> None:
         sum(range(100_000))
 
 
-def main(fits: int, limit: float) -> int:
-    load = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+def main(fits: int, limit: float, first: int) -> int:
+    cores = len(os.sched_getaffinity(0))  # those this process may use
+    load = [multiprocessing.Process(target=spin, daemon=True) for _ in range(cores)]
     for process in load:
         process.start()
     seconds, failures = [], 0
     try:
-        for number in range(fits):
+        for number in range(first, first + fits):
             method = ("vem", "svi")[number % 2]
             began = time.perf_counter()
             command = [sys.executable, "-c", FIT, str(number), method]
@@ -53,7 +55,7 @@ def main(fits: int, limit: float) -> int:
             seconds.append(time.perf_counter() - began)
             failures += problem is not None
             verdict = problem or "ok"
-            print(f"fit {number + 1}/{fits} {method} {seconds[-1]:.1f} s {verdict}", flush=True)
+            print(f"fit {number + 1 - first}/{fits} {method} {seconds[-1]:.1f} s {verdict}", flush=True)
     finally:
         for process in load:
             process.terminate()
@@ -65,5 +67,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=20)
     parser.add_argument("--limit", type=float, default=180.0, help="seconds each fit may take")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
-    sys.exit(main(options.fits, options.limit))
+    sys.exit(main(options.fits, options.limit, options.first))

@@ -174,20 +174,25 @@ def model_for(data, scaling, M=6):
     return parameters, Factors(jnp.asarray(rng.normal(size=(3, M))), jnp.asarray(root))
 
 
-def check_unbiased(data, size, steps):
+def check_unbiased(data, size, steps, monkeypatch):
     groups, scaling = blocks(data)
     parameters, q = model_for(data, scaling)
     whole, _ = full_batch(data, scaling)
     bound = eqx.filter_jit(elbo)
     expected = float(bound(parameters, q, whole, 1e-6, Rules()))
-    drawn = itertools.islice(svi.draws(groups, size, seed=5), steps)
-    batches = [svi.mini_batch(groups, tuple(map(jnp.asarray, rows))) for rows in drawn]
-    found = [float(bound(parameters, q, batch, 1e-6, Rules())) for batch in batches]
-    assert np.ptp(found) > 1e-3 * abs(expected), "the batches are the same: this proves nothing"
-    np.testing.assert_allclose(np.mean(found), expected, rtol=1e-9)
+    for resident in (0.5, 0.0):  # of the memory: on the device, and streamed
+        monkeypatch.setattr(svi, "RESIDENT", resident)
+        monkeypatch.setattr(svi, "_memory", lambda: 2.0**30)
+        feed = svi.Feed(groups, size, seed=5)
+        assert feed.resident == (resident > 0)
+        placed, rows = feed.take(steps)
+        batches = [svi.mini_batch(placed, tuple(t[i] for t in rows)) for i in range(steps)]
+        found = [float(bound(parameters, q, batch, 1e-6, Rules())) for batch in batches]
+        assert np.ptp(found) > 1e-3 * abs(expected), "the batches are the same: it proves nothing"
+        np.testing.assert_allclose(np.mean(found), expected, rtol=1e-9)
 
 
-def test_the_mean_over_an_epoch_is_the_full_bound():
+def test_the_mean_over_an_epoch_is_the_full_bound(monkeypatch):
     rng = np.random.default_rng(0)
     N = 23
     Y = np.c_[rng.normal(size=N), rng.poisson(3.0, N), rng.normal(size=N)]
@@ -198,12 +203,12 @@ def test_the_mean_over_an_epoch_is_the_full_bound():
         data = load([hm.Gaussian(), hm.Poisson(), hm.HetGaussian()], x, Y)
         kept = int((~np.isnan(Y)).any(axis=1).sum())
         assert kept % 5, "the last batch should be ragged"
-        check_unbiased(data, 5, math.ceil(kept / 5))
+        check_unbiased(data, 5, math.ceil(kept / 5), monkeypatch)
 
 
-def test_the_mean_is_the_full_bound_with_different_inputs_as_well():
+def test_the_mean_is_the_full_bound_with_different_inputs_as_well(monkeypatch):
     rng = np.random.default_rng(0)
     X = [rng.uniform(size=13), rng.uniform(size=8)]
     with session():
         data = load([hm.Gaussian(), hm.Poisson()], X, [rng.normal(size=13), rng.poisson(3.0, 8)])
-        check_unbiased(data, 5, 3 * 2)
+        check_unbiased(data, 5, 3 * 2, monkeypatch)

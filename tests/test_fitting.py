@@ -224,7 +224,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
             *(jitter, Rules()),
         ),
         svi.chunk.lower(
-            *(state, parameters, groups, rows, jitter, Rules()),
+            *(state, parameters, groups, rows, jnp.asarray(2), jitter, Rules()),
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,
@@ -239,3 +239,41 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
             matrices = re.findall(r"tensor<([0-9x]+)xf64>", call)
             assert matrices
             assert all(shape.count("x") <= 1 for shape in matrices), call
+
+
+def test_streamed_data_give_the_fit_that_resident_data_give(monkeypatch):
+    """Row for row the same, to the last bit, whether the data lie on the device or are sent."""
+    rng = np.random.default_rng(0)
+    X = [rng.uniform(size=(150, 2)), rng.uniform(size=(90, 2))]
+    Y = {"a": rng.standard_normal(150), "b": rng.poisson(2.0, 90)}
+    found = []
+    for resident in (0.5, 0.0):
+        monkeypatch.setattr(svi, "RESIDENT", resident)
+        monkeypatch.setattr(svi, "_memory", lambda: 2.0**30)
+        monkeypatch.setattr(svi, "STREAMED", 2000)  # a few steps at a time
+        monkeypatch.setattr(svi, "LONGEST", 7)
+        model = hm.HetMOGP(
+            {"a": hm.Gaussian(), "b": hm.Poisson()},
+            method="svi",
+            inducing=8,
+            batch_size=20,
+            max_iter=30,
+            progress=False,
+        ).fit(X, Y)
+        assert model.n_iter_ == 30
+        found.append((model.elbo_, model.weights_, *model.inducing_inputs_))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_length_of_a_chunk_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    X, Y = rng.uniform(size=(100, 1)), {"a": rng.standard_normal(100)}
+    found = []
+    for longest in (500, 3):
+        monkeypatch.setattr(svi, "LONGEST", longest)
+        model = hm.HetMOGP(
+            {"a": hm.HetGaussian()}, method="svi", inducing=6, max_iter=25, progress=False
+        ).fit(X, Y)
+        found.append(model.weights_)
+    np.testing.assert_array_equal(*found)

@@ -6,7 +6,7 @@ outputs and repetitions it has. Mini-batches are drawn from blocks of outputs th
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -123,18 +123,20 @@ class Block(eqx.Module):
         seen: which values were observed.
         weight: how many times each counts.
         given: for each of the outputs, the arguments of its observations by name.
+        size: how many rows there are in all, should these be only some of them.
     """
 
     members: tuple[int, ...] = eqx.field(static=True)
-    X: Float[Array, "N p"]
-    y: Float[Array, "N D"]
-    seen: Bool[Array, "N D"]
-    weight: Float[Array, "N D"]
-    given: tuple[dict[str, Float[Array, " N"]], ...]
+    X: Float[Array | np.ndarray, "N p"]
+    y: Float[Array | np.ndarray, "N D"]
+    seen: Bool[Array | np.ndarray, "N D"]
+    weight: Float[Array | np.ndarray, "N D"]
+    given: tuple[dict[str, Float[Array | np.ndarray, " N"]], ...]
+    size: Float[Array | np.ndarray, ""]
 
 
 def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
-    """Group the outputs by their inputs."""
+    """Group the outputs by their inputs. The arrays are NumPy's: with the host."""
     groups: list[list[int]] = []
     for d, X in enumerate(data.inputs):
         for group in groups:
@@ -160,17 +162,13 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         X = scaling.apply(data.inputs[group[0]][keep])
         y = np.where(seen, y, filler)
         weight = np.stack([data.weights[d][keep] for d in group], axis=1)
-        given = []
+        given: list[dict[str, Any]] = []
         for d, ok in zip(group, seen.T, strict=True):
             first = np.flatnonzero(ok)[0]  # the filler has its own arguments
             columns = {name: column[keep] for name, column in data.given[d].items()}
-            given.append({n: jnp.asarray(np.where(ok, c, c[first])) for n, c in columns.items()})
+            given.append({n: np.where(ok, c, c[first]) for n, c in columns.items()})
         result.append(
-            Block(
-                tuple(group),
-                *(jnp.asarray(X), jnp.asarray(y), jnp.asarray(seen), jnp.asarray(weight)),
-                tuple(given),
-            )
+            Block(tuple(group), X, y, seen, weight, tuple(given), np.asarray(float(len(X))))
         )
     return result, scaling
 

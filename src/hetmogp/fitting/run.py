@@ -1,8 +1,8 @@
 """The loops around VEM and SVI: convergence, restarts, interruption, trouble with Cholesky."""
 
-import itertools
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -25,6 +25,8 @@ JITTER = {"float64": 1e-6, "float32": 1e-4}
 LARGEST_JITTER = 1e-2
 SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
 PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
+FIRST_CHUNK = 20  # steps before the host looks for the first time
+CHUNK_SECONDS = 0.3  # and between two looks later on
 SMALL_GAINS = 2  # windows in a row without much gain before a stochastic fit has converged
 
 
@@ -162,15 +164,22 @@ def _towards(gain: float, first: float, tolerance: float) -> float:
 
 
 @compiled
-def _mini_batch_bound(
+def _mean_bound(
     parameters: Parameters,
     q: Factors,
     blocks: list[Block],
     rows: tuple[Array, ...],
+    n: Array,
     jitter: Array,
     rules: Rules,
 ) -> Float[Array, ""]:
-    return elbo(parameters, q, svi.mini_batch(blocks, rows), jitter, rules)
+    """The mean of the first n mini-batch bounds."""
+
+    def add(i: Array, total: Array) -> Array:
+        batch = svi.mini_batch(blocks, tuple(table[i] for table in rows))
+        return total + elbo(parameters, q, batch, jitter, rules)
+
+    return jax.lax.fori_loop(0, n, add, jnp.zeros(())) / n
 
 
 def run_svi(
@@ -210,39 +219,40 @@ def run_svi(
         seed: of the order of the rows.
         progress: where to report.
     """
-    epoch = max(-(-len(block.X) // min(batch_size, len(block.X))) for block in blocks)
+    feed = svi.Feed(blocks, batch_size, seed)
     least, most = PATIENCE
-    window = min(epoch * -(-least // epoch), most)
-    Q, M = start.prior.Z.shape[:2]
-    length = min(svi.chunk_length(Q, M, batch_size * len(blocks)), window)
+    window = min(feed.epoch * -(-least // feed.epoch), most)
     key = jax.random.key(seed)
-    drawn = svi.draws(blocks, batch_size, seed)
 
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
     fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
     bounds: list[float] = []
     looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
+    length = FIRST_CHUNK
     try:
         while fit.iterations < max_iter:
-            steps = list(itertools.islice(drawn, min(length, max_iter - fit.iterations)))
-            rows = tuple(jnp.asarray(np.stack(block)) for block in zip(*steps, strict=True))
-            new, chunk_bounds = svi.chunk(
-                *(state, start, blocks, rows, jnp.asarray(fit.jitter), rules),
+            # A chunk ends with its window: what is found does not depend on how fast it goes.
+            n = min(length, feed.longest, looked + window - len(bounds), max_iter - len(bounds))
+            data, rows = feed.take(n)
+            began = time.perf_counter()
+            new, chunk_bounds, finite = svi.chunk(
+                *(state, start, data, rows, jnp.asarray(n), jnp.asarray(fit.jitter), rules),
                 optimiser=optimiser,
                 pace=jnp.asarray(pace),
                 anchor=anchor,
                 key=key,
             )
-            values = np.asarray(chunk_bounds)
-            if not _finite(new, values):  # take the last good state up again, more carefully
+            if not finite:  # take the last good state up again, more carefully
                 fit.jitter *= 10.0
                 pace *= 0.5
                 if fit.jitter > LARGEST_JITTER:
                     raise NotPositiveDefiniteError
                 continue
             state = new
-            fit.iterations += len(steps)
-            bounds += values.tolist()
+            fit.iterations += n
+            bounds += np.asarray(chunk_bounds)[:n].tolist()
+            if fit.iterations > n:  # the first one may have compiled
+                length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
             if len(bounds) - looked >= window:
                 fit.history.append(float(np.mean(bounds[looked:])))
                 looked = len(bounds)
@@ -260,27 +270,19 @@ def run_svi(
     if len(bounds) > looked:
         fit.history.append(float(np.mean(bounds[looked:])))
     fit.parameters, fit.q = svi.result(start, state)
-    fit.bound = _full_bound(fit, blocks, rules, batch_size, seed, epoch)
+    fit.bound = _full_bound(fit, blocks, rules, batch_size, seed)
     return fit
 
 
-def _finite(state: svi.State, values: np.ndarray) -> bool:
-    whole = jax.tree.leaves((state.free, state.q))
-    return bool(np.isfinite(values).all() and all(jnp.isfinite(leaf).all() for leaf in whole))
-
-
-def _full_bound(
-    fit: Fit, blocks: list[Block], rules: Rules, batch_size: int, seed: int, epoch: int
-) -> float:
+def _full_bound(fit: Fit, blocks: list[Block], rules: Rules, batch_size: int, seed: int) -> float:
     """The bound over one epoch, or over its first 200 batches where there are more."""
-    drawn = itertools.islice(svi.draws(blocks, batch_size, seed), min(epoch, 200))
-    bound: Callable = _mini_batch_bound
-    jitter = jnp.asarray(fit.jitter)
-    return float(
-        np.mean(
-            [
-                bound(fit.parameters, fit.q, blocks, tuple(map(jnp.asarray, rows)), jitter, rules)
-                for rows in drawn
-            ]
-        )
-    )
+    feed = svi.Feed(blocks, batch_size, seed)
+    left, total = min(feed.epoch, 200), 0.0
+    whole = left
+    while left:
+        n = min(left, feed.longest)
+        data, rows = feed.take(n)
+        n_, jitter = jnp.asarray(n), jnp.asarray(fit.jitter)
+        total += n * float(_mean_bound(fit.parameters, fit.q, data, rows, n_, jitter, rules))
+        left -= n
+    return total / whole

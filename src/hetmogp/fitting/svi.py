@@ -6,15 +6,16 @@ natural-gradient step needs. The loop runs on the device in chunks; the host onl
 between.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch, Block, Observations, row_draws
@@ -23,13 +24,16 @@ from ..marginals import marginals
 from ..variational import Factors, Moments, Natural, kl, natural_step
 from .free import Anchor, free, with_free
 
-__all__ = ["Optimiser", "State", "chunk", "chunk_length", "draws", "init", "result"]
+__all__ = ["Feed", "Optimiser", "State", "chunk", "init", "mini_batch", "result"]
 
 Optimiser = Literal["adam", "adadelta"]
 
 LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
 NATURAL_RATE = 0.05
 WARM_UP = 20  # steps over which the natural step grows to its full size
+LONGEST = 500  # steps of a chunk at most
+RESIDENT = 0.5  # of the device's memory: data larger than that are streamed
+STREAMED = 2**28  # bytes of a chunk of streamed data
 HALF = 100  # steps after which both rates are half of what they were at first; they fall as 1/t
 
 
@@ -47,7 +51,7 @@ def mini_batch(blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]]) -> Bat
     inputs, outputs, offset = [], {}, 0
     for block, drawn in zip(blocks, rows, strict=True):
         size = drawn.shape[0]
-        scale = jnp.asarray(float(-(-block.X.shape[0] // size)))  # batches in an epoch
+        scale = jnp.ceil(block.size / size)  # batches in an epoch
         inputs.append(block.X[drawn])
         y, seen = block.y[drawn], block.seen[drawn] & (drawn >= 0)[:, None]
         weight = block.weight[drawn]
@@ -62,20 +66,63 @@ def mini_batch(blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]]) -> Bat
     return Batch(jnp.concatenate(inputs), tuple(outputs[d] for d in sorted(outputs)))
 
 
-def draws(
-    blocks: Sequence[Block], batch_size: int, seed: int
-) -> Iterator[tuple[Int[np.ndarray, " B"], ...]]:
-    """The rows of each step, one array per block."""
-    rows = [len(block.X) for block in blocks]
-    return zip(
-        *(row_draws(N, min(batch_size, N), seed, k) for k, N in enumerate(rows)), strict=True
+class Feed:
+    """The rows of steps to come, and the data they are drawn from where the device can reach them.
+
+    Data that fit on the device stay there and rows are drawn by index. Data that do not stay with
+    the host, which sends the rows of one chunk of steps at a time.
+    """
+
+    def __init__(self, blocks: Sequence[Block], batch_size: int, seed: int):
+        self.sizes = [min(batch_size, len(block.X)) for block in blocks]
+        self.epoch = max(-(-len(b.X) // n) for b, n in zip(blocks, self.sizes, strict=True))
+        self._draws = [
+            row_draws(len(block.X), size, seed, k)
+            for k, (block, size) in enumerate(zip(blocks, self.sizes, strict=True))
+        ]
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
+        self.resident = size <= RESIDENT * _memory()
+        self.blocks = jax.tree.map(jnp.asarray, blocks) if self.resident else blocks
+        self.longest = LONGEST
+        if not self.resident:
+            row = size / sum(len(block.X) for block in blocks)
+            self.longest = int(np.clip(STREAMED / (row * sum(self.sizes)), 1, LONGEST))
+
+    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
+        """Blocks and rows for n steps, n ≤ longest; always of the same shape."""
+        rows = []
+        for draws, size in zip(self._draws, self.sizes, strict=True):
+            table = np.full((self.longest, size), -1, np.int32)
+            table[:n] = list(itertools.islice(draws, n))
+            rows.append(table)
+        if self.resident:
+            return list(self.blocks), tuple(map(jnp.asarray, rows))
+        sent = [_sent(block, table) for block, table in zip(self.blocks, rows, strict=True)]
+        local = [np.where(t < 0, -1, np.arange(t.size).reshape(t.shape)) for t in rows]
+        return sent, tuple(jnp.asarray(table, jnp.int32) for table in local)
+
+
+def _sent(block: Block, rows: Int[np.ndarray, "T B"]) -> Block:
+    """The rows of some steps as a block of their own, which knows how many there are in all."""
+
+    def picked(values: Any) -> Array:
+        return jnp.asarray(values[rows.reshape(-1)])
+
+    return Block(
+        block.members,
+        picked(block.X),
+        picked(block.y),
+        picked(block.seen),
+        picked(block.weight),
+        jax.tree.map(picked, block.given),
+        jnp.asarray(block.size),
     )
 
 
-def chunk_length(Q: int, M: int, B: int) -> int:
-    """Steps between two looks of the host: about a third of a second on two cores."""
-    operations = Q * (12 * M**2 * B + 30 * M**3) + 2e7
-    return int(np.clip(1e10 / operations, 1, 50))
+def _memory() -> float:
+    """Bytes of the device's memory; a CPU shares the host's, where the data are already."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return float(stats.get("bytes_limit", np.inf))
 
 
 def _optimiser(name: Optimiser) -> optax.GradientTransformation:
@@ -110,14 +157,15 @@ def chunk(
     parameters: Parameters,
     blocks: list[Block],
     rows: tuple[Int[Array, "T B"], ...],
+    n: Int[Array, ""],
     jitter: Array,
     rules: Rules,
     optimiser: Optimiser,
     pace: Array,
     anchor: Anchor,
     key: Array,
-) -> tuple[State, Float[Array, " T"]]:
-    """T steps; returns the mini-batch bounds as well.
+) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
+    """The first n of T steps; also the mini-batch bounds, and whether all is finite.
 
     `pace` multiplies the step sizes of the optimiser and of the natural gradient, both of which
     fall as one over the number of steps.
@@ -160,4 +208,10 @@ def chunk(
             values, new_q = jax.tree.map(lambda v, u: v + rate * u, learned, updates)
         return State(values, new_q, moments, state.t + 1), bound
 
-    return jax.lax.scan(step, state, rows)
+    def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+        state, bound = step(carry[0], tuple(table[i] for table in rows))
+        return state, carry[1].at[i].set(bound)
+
+    state, bounds = jax.lax.fori_loop(0, n, body, (state, jnp.zeros(rows[0].shape[0])))
+    found = jax.tree.leaves((state.free, state.q, bounds))
+    return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in found]))

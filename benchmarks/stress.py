@@ -55,7 +55,10 @@ def main(fits: int, limit: float, first: int) -> int:
             seconds.append(time.perf_counter() - began)
             failures += problem is not None
             verdict = problem or "ok"
-            print(f"fit {number + 1 - first}/{fits} {method} {seconds[-1]:.1f} s {verdict}", flush=True)
+            print(
+                f"fit {number + 1 - first}/{fits} {method} {seconds[-1]:.1f} s {verdict}",
+                flush=True,
+            )
     finally:
         for process in load:
             process.terminate()

@@ -277,3 +277,26 @@ def test_the_length_of_a_chunk_changes_nothing(monkeypatch):
         ).fit(X, Y)
         found.append(model.weights_)
     np.testing.assert_array_equal(*found)
+
+
+def lowered_step(Q, N):
+    data, _, parameters = mixed_problem(Q, N=N)
+    placed = jax.tree.map(jnp.asarray, blocks(data)[0])
+    return svi.chunk.lower(
+        *(svi.init(parameters, True, "adam", True), parameters, placed),
+        tuple(jnp.zeros((2, 8), jnp.int32) for _ in placed),
+        *(jnp.asarray(2), jnp.asarray(JITTER), Rules()),
+        optimiser="adam",
+        pace=jnp.asarray(1.0),
+        anchor=Anchor(free(parameters), (0.0,) * 3),
+        key=jax.random.key(0),
+    ).as_text()
+
+
+def test_the_program_grows_neither_with_latents_nor_with_rows():
+    """So the time to compile does not either, but for stacking and unstacking the kernels."""
+    few, many, long = (
+        len(lowered_step(*size).splitlines()) for size in ((3, 60), (12, 60), (3, 600))
+    )
+    assert long <= few * 1.01
+    assert (many - few) / (12 - 3) < 0.04 * few  # lines a latent

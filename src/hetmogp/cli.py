@@ -1,6 +1,7 @@
 """The command line. Heavy imports happen inside the commands, so that help is instant."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -35,6 +36,23 @@ def main(
     """Heterogeneous multi-output Gaussian processes."""
 
 
+def _remember_compilations() -> None:
+    """Keep what XLA compiles in the user's cache, so that a second run starts at once."""
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:
+        return  # the user has chosen a place
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "hetmogp" / "xla"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # nowhere to keep it: compile each time
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write the figure to.")] = Path("demo"),
@@ -44,6 +62,7 @@ def demo(
 
     Example: hetmogp demo --out demo
     """
+    _remember_compilations()
     from .demo import run
 
     try:
@@ -76,6 +95,7 @@ def discover(
     for name in named:
         if name in chosen:
             _fail(f"{name!r} is named as an input and as an output")
+    _remember_compilations()
     from .discovery import discover
 
     try:

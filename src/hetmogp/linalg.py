@@ -174,7 +174,13 @@ def session(dtype: str = "float64") -> Iterator[None]:
     """Everything numerical happens inside this: the precision asked for, and one BLAS thread.
 
     OpenBLAS's own threads fight XLA's for the same cores (measured: up to 30 times slower); the
-    limit is lifted again on leaving, and no process-wide setting is touched.
+    limit is lifted again on leaving, and no process-wide setting is touched. Products are exact to
+    the precision: left to itself a GPU multiplies float32 with ten bits, and kernel matrices come
+    out indefinite.
     """
-    with jax.enable_x64(dtype == "float64"), _blas().limit(limits=1, user_api="blas"):
+    with (
+        jax.enable_x64(dtype == "float64"),
+        jax.default_matmul_precision("highest"),
+        _blas().limit(limits=1, user_api="blas"),
+    ):
         yield

@@ -40,7 +40,7 @@ def _remember_compilations() -> None:
     """Keep what XLA compiles in the user's cache, so that a second run starts at once."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is not None:
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return  # the user has chosen a place
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(home) / "hetmogp" / "xla"

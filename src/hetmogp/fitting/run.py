@@ -225,7 +225,7 @@ def run_svi(
     key = jax.random.key(seed)
 
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
-    fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
+    fit = Fit(*svi.result(start, state), -np.inf, jitter)
     bounds: list[float] = []
     looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
     length = FIRST_CHUNK

@@ -135,12 +135,13 @@ def init(
     """q(u) at the prior."""
     values = free(parameters, learn_inducing)
     R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
-    eye = jnp.broadcast_to(jnp.eye(M), (R, M, M))
-    q = (Natural if natural_gradients else Factors)(jnp.zeros((R, M)), eye)
+    eye = jnp.asarray(np.broadcast_to(np.eye(M), (R, M, M)))  # by NumPy: nothing to compile
+    q = (Natural if natural_gradients else Factors)(jnp.asarray(np.zeros((R, M))), eye)
     learned = values if natural_gradients else (values, q)
-    return State(values, q, _optimiser(optimiser).init(learned), jnp.zeros((), int))
+    return State(values, q, _optimiser(optimiser).init(learned), jnp.asarray(0))
 
 
+@compiled
 def result(parameters: Parameters, state: State) -> tuple[Parameters, Factors]:
     """The model and q(u) of a state."""
     q = state.q.factors() if isinstance(state.q, Natural) else _lower(state.q)

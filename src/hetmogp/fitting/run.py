@@ -225,7 +225,7 @@ def run_svi(
     key = jax.random.key(seed)
 
     state = svi.init(start, learn_inducing, optimiser, natural_gradients)
-    fit = Fit(*svi.result(start, state), -np.inf, jitter)
+    fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
     bounds: list[float] = []
     looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
     length = FIRST_CHUNK
@@ -270,19 +270,18 @@ def run_svi(
     if len(bounds) > looked:
         fit.history.append(float(np.mean(bounds[looked:])))
     fit.parameters, fit.q = svi.result(start, state)
-    fit.bound = _full_bound(fit, blocks, rules, batch_size, seed)
+    fit.bound = _full_bound(fit, svi.Feed(feed.blocks, batch_size, seed), rules)
     return fit
 
 
-def _full_bound(fit: Fit, blocks: list[Block], rules: Rules, batch_size: int, seed: int) -> float:
+def _full_bound(fit: Fit, feed: svi.Feed, rules: Rules) -> float:
     """The bound over one epoch, or over its first 200 batches where there are more."""
-    feed = svi.Feed(blocks, batch_size, seed)
-    left, total = min(feed.epoch, 200), 0.0
-    whole = left
+    whole = left = min(feed.epoch, 200)
+    total, jitter = 0.0, jnp.asarray(fit.jitter)
     while left:
         n = min(left, feed.longest)
         data, rows = feed.take(n)
-        n_, jitter = jnp.asarray(n), jnp.asarray(fit.jitter)
-        total += n * float(_mean_bound(fit.parameters, fit.q, data, rows, n_, jitter, rules))
+        mean = _mean_bound(fit.parameters, fit.q, data, rows, jnp.asarray(n), jitter, rules)
+        total += n * float(mean)
         left -= n
     return total / whole

@@ -31,10 +31,11 @@ Optimiser = Literal["adam", "adadelta"]
 LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
 NATURAL_RATE = 0.05
 WARM_UP = 20  # steps over which the natural step grows to its full size
+HALF = 100  # steps after which both rates are half of what they were at first; they fall as 1/t
+PAPERS_RATE = {"adam": 0.01, "adadelta": 1.0}  # without natural gradients: constant, as there
 LONGEST = 500  # steps of a chunk at most
 RESIDENT = 0.5  # of the device's memory: data larger than that are streamed
 STREAMED = 2**28  # bytes of a chunk of streamed data
-HALF = 100  # steps after which both rates are half of what they were at first; they fall as 1/t
 
 
 class State(NamedTuple):
@@ -168,16 +169,12 @@ def chunk(
 ) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
     """The first n of T steps; also the mini-batch bounds, and whether all is finite.
 
-    `pace` multiplies the step sizes of the optimiser and of the natural gradient, both of which
-    fall as one over the number of steps.
+    `pace` multiplies the step sizes of the optimiser and of the natural gradient.
     """
 
     def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
         batch = mini_batch(blocks, rows)
         here = jax.random.fold_in(key, state.t)
-        slow = pace / (1.0 + state.t / HALF)
-        rate = slow * LEARNING_RATE[optimiser]
-        rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
 
         def objective(values: PyTree, q: Moments) -> tuple[Array, Array]:
             moved = with_free(parameters, values)
@@ -188,6 +185,9 @@ def chunk(
             return ell + anchor.log_prior(values, moved.slices), ell
 
         if isinstance(state.q, Natural):
+            slow = pace / (1.0 + state.t / HALF)
+            rate = slow * LEARNING_RATE[optimiser]
+            rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
             q = state.q.moments()
             (_, ell), (slope, slope_q) = jax.value_and_grad(objective, (0, 1), has_aux=True)(
                 state.free, q
@@ -203,6 +203,7 @@ def chunk(
                 value, ell = objective(values, Moments.of(q))
                 return value - kl(q), ell - kl(q)
 
+            rate = pace * PAPERS_RATE[optimiser]
             learned = (state.free, state.q)
             (_, bound), slope = jax.value_and_grad(whole, has_aux=True)(learned)
             updates, moments = _optimiser(optimiser).update(slope, state.optimiser, learned)

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from ..bound import Parameters, Rules, elbo
+from ..bound import Parameters, Rules
 from ..data import Batch, Block
-from ..linalg import compiled
 from ..variational import Factors
 from . import direct, svi, vem
 from .free import Anchor
@@ -163,25 +162,6 @@ def _towards(gain: float, first: float, tolerance: float) -> float:
     return float(np.log(first / gain) / np.log(first / tolerance))
 
 
-@compiled
-def _mean_bound(
-    parameters: Parameters,
-    q: Factors,
-    blocks: list[Block],
-    rows: tuple[Array, ...],
-    n: Array,
-    jitter: Array,
-    rules: Rules,
-) -> Float[Array, ""]:
-    """The mean of the first n mini-batch bounds."""
-
-    def add(i: Array, total: Array) -> Array:
-        batch = svi.mini_batch(blocks, tuple(table[i] for table in rows))
-        return total + elbo(parameters, q, batch, jitter, rules)
-
-    return jax.lax.fori_loop(0, n, add, jnp.zeros(())) / n
-
-
 def run_svi(
     start: Parameters,
     anchor: Anchor,
@@ -229,19 +209,25 @@ def run_svi(
     bounds: list[float] = []
     looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
     length = FIRST_CHUNK
+
+    def steps(
+        state: svi.State, feed: svi.Feed, n: int, pace: float
+    ) -> tuple[svi.State, Array, Array]:
+        data, rows = feed.take(n)
+        return svi.chunk(
+            *(state, start, data, rows, jnp.asarray(n), jnp.asarray(fit.jitter), rules),
+            optimiser=optimiser,
+            pace=jnp.asarray(pace),
+            anchor=anchor,
+            key=key,
+        )
+
     try:
         while fit.iterations < max_iter:
             # A chunk ends with its window: what is found does not depend on how fast it goes.
             n = min(length, feed.longest, looked + window - len(bounds), max_iter - len(bounds))
-            data, rows = feed.take(n)
             began = time.perf_counter()
-            new, chunk_bounds, finite = svi.chunk(
-                *(state, start, data, rows, jnp.asarray(n), jnp.asarray(fit.jitter), rules),
-                optimiser=optimiser,
-                pace=jnp.asarray(pace),
-                anchor=anchor,
-                key=key,
-            )
+            new, chunk_bounds, finite = steps(state, feed, n, pace)
             if not finite:  # take the last good state up again, more carefully
                 fit.jitter *= 10.0
                 pace *= 0.5
@@ -270,18 +256,12 @@ def run_svi(
     if len(bounds) > looked:
         fit.history.append(float(np.mean(bounds[looked:])))
     fit.parameters, fit.q = svi.result(start, state)
-    fit.bound = _full_bound(fit, svi.Feed(feed.blocks, batch_size, seed), rules)
-    return fit
 
-
-def _full_bound(fit: Fit, feed: svi.Feed, rules: Rules) -> float:
-    """The bound over one epoch, or over its first 200 batches where there are more."""
-    whole = left = min(feed.epoch, 200)
-    total, jitter = 0.0, jnp.asarray(fit.jitter)
+    # The bound over an epoch, or over its first 200 batches: steps of size zero, compiled already.
+    again, left, found = svi.Feed(feed.blocks, batch_size, seed), min(feed.epoch, 200), []
     while left:
         n = min(left, feed.longest)
-        data, rows = feed.take(n)
-        mean = _mean_bound(fit.parameters, fit.q, data, rows, jnp.asarray(n), jitter, rules)
-        total += n * float(mean)
+        found.append(np.asarray(steps(state, again, n, 0.0)[1])[:n])
         left -= n
-    return total / whole
+    fit.bound = float(np.mean(np.concatenate(found)))
+    return fit

@@ -439,6 +439,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
     end = found["quality"]["ten_times"]
     axes[2].axhline(end, color="grey", linestyle=":", label="hetmogp, ten times longer than 5 s")
     axes[2].set(xscale="log", xlabel="seconds of training", ylabel="London, test NLPD (nats)")
+    axes[2].set_xticks(ticks := [1, 2, 5, 10, 20], map(str, ticks), minor=False)
+    axes[2].set_xticks([], minor=True)
+    low, high = axes[2].get_ylim()
+    axes[2].set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     axes[2].legend(loc="upper right", fontsize="small")
     figure.savefig(path, dpi=130)
 

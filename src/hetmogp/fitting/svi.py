@@ -35,7 +35,7 @@ HALF = 100  # steps after which both rates are half of what they were at first; 
 PAPERS_RATE = {"adam": 0.01, "adadelta": 1.0}  # without natural gradients: constant, as there
 LONGEST = 500  # steps of a chunk at most
 RESIDENT = 0.5  # of the device's memory: data larger than that are streamed
-STREAMED = 2**28  # bytes of a chunk of streamed data
+SENT = 2**26  # bytes sent to the device for a chunk, at most
 
 
 class State(NamedTuple):
@@ -84,10 +84,10 @@ class Feed:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
         self.resident = size <= RESIDENT * _memory()
         self.blocks = jax.tree.map(jnp.asarray, blocks) if self.resident else blocks
-        self.longest = LONGEST
+        step = 4.0 * sum(self.sizes)  # bytes: the rows' numbers and, if streamed, the rows
         if not self.resident:
-            row = size / sum(len(block.X) for block in blocks)
-            self.longest = int(np.clip(STREAMED / (row * sum(self.sizes)), 1, LONGEST))
+            step += size / sum(len(block.X) for block in blocks) * sum(self.sizes)
+        self.longest = int(np.clip(SENT / step, 1, LONGEST))
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
         """Blocks and rows for n steps, n ≤ longest; always of the same shape."""

@@ -1,6 +1,6 @@
 """How fast, beside GPflow and GPyTorch: one step, time to quality, growth, prediction, first use.
 
-    python benchmarks/speed.py --out docs            # everything; about half an hour on two cores
+    python benchmarks/speed.py --out docs            # everything; about 20 minutes on two cores
     python benchmarks/speed.py --only step --sizes 100,500 --rounds 3
 
 Peers run in their own environment (`make peers`; another interpreter with `--peers`), in processes

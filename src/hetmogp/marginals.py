@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .linalg import congruence, inverse_root, transposed, whiten
-from .priors import Matrices, Projection
+from .priors import Matrices, Projection, copies
 from .variational import Factors, Moments
 
 __all__ = ["by_projection", "condensed", "from_condensed", "marginals"]
@@ -55,12 +55,8 @@ def marginals(
     return mean.T, variance.T
 
 
-def _copies(a: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
-    return a if set(ranks) == {1} else a[np.repeat(np.arange(len(ranks)), ranks)]
-
-
 def _summed(a: Float[Array, "R ..."], ranks: tuple[int, ...]) -> Float[Array, "Q ..."]:
-    """The transpose of `_copies`."""
+    """The transpose of `copies`."""
     if set(ranks) == {1}:
         return a
     return jax.ops.segment_sum(a, np.repeat(np.arange(len(ranks)), ranks), len(ranks))
@@ -71,7 +67,7 @@ def _projected(
 ) -> tuple[Float[Array, "R N"], Float[Array, "R N"]]:
     A = whiten(Kzz, Kzx)
     residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
-    A, residual = _copies(A, ranks), _copies(residual, ranks)
+    A, residual = copies(A, ranks), copies(residual, ranks)
     explained = jnp.sum(A * jnp.einsum("rmk,rkn->rmn", S, A), axis=1)
     return jnp.einsum("rm,rmn->rn", m, A), residual + jnp.maximum(explained, 0.0)
 
@@ -83,7 +79,7 @@ def condensed(
     S: Float[Array, "R M M"],
 ) -> tuple[Float[Array, "R M"], Float[Array, "R M M"], Float[Array, "R M M"]]:
     """α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹ for every copy; and L⁻¹."""
-    inverse = _copies(inverse_root(Kzz), ranks)
+    inverse = copies(inverse_root(Kzz), ranks)
     back = transposed(inverse)
     eye = jnp.eye(m.shape[1], dtype=m.dtype)
     return jnp.einsum("rij,rj->ri", back, m), congruence(back, S - eye), inverse
@@ -112,8 +108,8 @@ def _forwards(
     ranks: tuple[int, ...], Kzz: Array, Kzx: Array, variance: Array, m: Array, S: Array
 ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
     alpha, omega, inverse = condensed(Kzz, ranks, m, S)
-    K = _copies(Kzx, ranks)
-    mean, spread, product = from_condensed(alpha, omega, K, _copies(variance, ranks))
+    K = copies(Kzx, ranks)
+    mean, spread, product = from_condensed(alpha, omega, K, copies(variance, ranks))
     return (mean, spread), (inverse, K, product, alpha, m, S)
 
 

@@ -30,6 +30,7 @@ from .likelihoods import (
 from .linalg import compiled, session
 from .marginals import by_projection, condensed, from_condensed
 from .predictive import distribution_function, log_density, moments, nodes, quantile
+from .priors import copies
 from .tables import observe
 from .variational import Factors, Moments
 
@@ -66,7 +67,8 @@ def _from_condensed(
     parameters: Parameters, alpha: Array, omega: Array, X: Array
 ) -> tuple[Array, Array]:
     prior = parameters.prior
-    _, K, variance = jax.tree.map(prior.copies, prior.matrices(X, 0.0))
+    _, K, variance = prior.matrices(X, 0.0)
+    K, variance = copies(K, prior.ranks), copies(variance, prior.ranks)
     mean, spread, _ = from_condensed(alpha, omega, K, variance)
     return mean.T, spread.T
 

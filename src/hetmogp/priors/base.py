@@ -4,7 +4,6 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -12,7 +11,7 @@ from jaxtyping import Array, Float
 from ..kernels import Kernel
 from ..linalg import over_latents, whiten
 
-__all__ = ["Matrices", "Prior", "Projection"]
+__all__ = ["Matrices", "Prior", "Projection", "copies"]
 
 
 class Matrices(NamedTuple):
@@ -39,6 +38,13 @@ class Projection(NamedTuple):
 
     A: Float[Array, "R M N"]
     residual: Float[Array, "R N"]
+
+
+def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
+    """What belongs to a latent, for each of its copies."""
+    if set(ranks) == {1}:
+        return per_latent
+    return per_latent[np.repeat(np.arange(len(ranks)), ranks)]
 
 
 class Prior(eqx.Module):
@@ -105,10 +111,4 @@ class Prior(eqx.Module):
         Kzz, Kzx, variance = self.matrices(X, jitter)
         A = whiten(Kzz, Kzx)
         residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
-        return jax.tree.map(self.copies, Projection(A, residual))
-
-    def copies(self, per_latent: Float[Array, "Q ..."]) -> Float[Array, "R ..."]:
-        """What belongs to a latent, for each of its copies."""
-        if all(rank == 1 for rank in self.ranks):
-            return per_latent
-        return per_latent[np.repeat(np.arange(len(self.ranks)), self.ranks)]
+        return Projection(copies(A, self.ranks), copies(residual, self.ranks))

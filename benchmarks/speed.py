@@ -269,7 +269,7 @@ def quality(peers: dict[str, Peer], seconds: float = 5.0) -> dict[str, Any]:
 def our_start(X: np.ndarray, Y: dict[str, np.ndarray], likelihoods: dict) -> dict[str, np.ndarray]:
     """Where ours starts, for the peers to start there too; inputs standardised."""
     model = hm.HetMOGP(likelihoods, method="svi", max_iter=0, progress=False).fit(X, Y)
-    scaling = model._scaling
+    scaling = model._learned.scaling
     return {
         "centre": scaling.centre,
         "scale": scaling.scale,

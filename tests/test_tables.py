@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
+from hetmogp.columns import Column
 from hetmogp.inputs import read_inputs
 from hetmogp.tables import name_outputs, observe, read
 
@@ -173,13 +174,15 @@ def test_nullable_and_object_inputs_become_numbers(column):
 
 
 def test_input_names_come_from_the_frame():
-    assert read_inputs(pd.DataFrame({"lat": x, 7: x}))[1] == ["lat", "7"]
-    assert read_inputs(pd.Series(x, name="t"))[1] == ["t"]
-    assert read_inputs(np.c_[x, x])[1] == ["x0", "x1"]
+    assert read_inputs(pd.DataFrame({"lat": x, 7: x}))[1] == [Column("lat"), Column("7")]
+    assert read_inputs(pd.Series(x, name="t"))[1] == [Column("t")]
+    assert read_inputs(np.c_[x, x])[1] == [Column("x0"), Column("x1")]
 
 
 def test_a_frame_is_put_in_the_order_of_the_fit():
-    table, _ = read_inputs(pd.DataFrame({"b": x + 1, "a": x, "more": x}), columns=["a", "b"])
+    table, _ = read_inputs(
+        pd.DataFrame({"b": x + 1, "a": x, "more": x}), columns=[Column("a"), Column("b")]
+    )
     np.testing.assert_array_equal(table, np.c_[x, x + 1])
 
 
@@ -248,12 +251,14 @@ def test_further_bad_values_are_counted():
         (pd.DataFrame({"lat": [0.0, None]}), ["X, row 1", "'lat'", "nan"]),
         (pd.DataFrame({"lat": pd.array([0, None], dtype="Int64")}), ["X, row 1", "'lat'"]),
         (pd.DataFrame({"lat": np.array([0.0, None], dtype=object)}), ["X, row 1", "'lat'"]),
-        (pd.DataFrame({"lat": ["north", "south"]}), ["'lat'", "'north'", "numbers"]),
-        (pd.DataFrame({"lat": pd.to_datetime(["2020", "2021"])}), ["'lat'", "numbers"]),
+        (pd.DataFrame({"lat": [f"place {i}" for i in range(60)]}), ["'lat'", "'place 0'", "60"]),
+        (pd.DataFrame({"lat": [1j, 2j]}), ["'lat'", "complex"]),
+        (pd.DataFrame({"lat": ["north", None]}), ["X, row 1", "'lat'", "missing"]),
+        (pd.DataFrame({"when": pd.to_datetime(["2020-01-01", None])}), ["X, row 1", "'when'"]),
+        (pd.DataFrame({"lat": [{"deg": 1}, {"deg": 2}]}), ["'lat'", "deg", "numbers"]),
         (np.ones((2, 1, 1)), ["(2, 1, 1)", "(N, p)"]),
         (np.ones((2, 0)), ["no columns"]),
-        (["a", "b"], ["numbers"]),
-        ([[1.0, 2.0], [3.0]], ["numbers"]),
+        ([[1.0, 2.0], [3.0]], ["rows differ"]),
         (None, ["(N, p)"]),
     ],
 )
@@ -262,11 +267,6 @@ def test_bad_inputs_are_named_with_row_and_column(X, words):
         read_inputs(X)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_dates_are_refused_as_inputs_in_an_array_as_in_a_frame():
-    with pytest.raises(ValueError, match="numbers"):
-        read_inputs(pd.date_range("2020", periods=3).to_numpy())
 
 
 def test_inputs_with_the_same_name_twice_are_refused():
@@ -326,14 +326,14 @@ def test_a_column_name_used_twice_is_named():
 def test_unequal_indexes_matter_per_output_too():
     shifted = pd.Series(real, index=range(1, N + 1))
     with pytest.raises(ValueError, match=r"'real'.*index"):
-        load(PAIR, [pd.DataFrame({"t": x}), x], [shifted, count])
+        load(PAIR, [pd.DataFrame({"t": x})] * 2, [shifted, count])
 
 
 def test_columns_of_an_earlier_fit_are_demanded():
     with pytest.raises(ValueError, match="no column 'lat'"):
-        read_inputs(pd.DataFrame({"lon": x}), columns=["lat"])
+        read_inputs(pd.DataFrame({"lon": x}), columns=[Column("lat")])
     with pytest.raises(ValueError, match=r"2 columns, but the model was fitted on 1: \['lat'\]"):
-        read_inputs(np.c_[x, x], columns=["lat"])
+        read_inputs(np.c_[x, x], columns=[Column("lat")])
 
 
 @pytest.mark.parametrize(

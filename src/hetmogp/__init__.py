@@ -43,6 +43,7 @@ _HOMES = {
     ),
     "hetmogp.kernels": (
         "RBF",
+        "Category",
         "Kernel",
         "Linear",
         "Matern12",

@@ -5,7 +5,7 @@ full data is one batch over the *distinct* input rows, so that each is projected
 outputs and repetitions it has. Mini-batches are drawn from blocks of outputs that share inputs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,18 +28,20 @@ __all__ = [
 
 
 class Scaling(NamedTuple):
-    """Inputs are shifted and divided column by column; users never see it."""
+    """Inputs are shifted and divided column by column, labels are not; users never see it."""
 
     centre: np.ndarray  # (p,)
     scale: np.ndarray  # (p,)
 
     @classmethod
-    def of(cls, X: Float[np.ndarray, "N p"]) -> "Scaling":
+    def of(cls, X: Float[np.ndarray, "N p"], labels: Sequence[int] = ()) -> "Scaling":
         """Mean and standard deviation; a constant column keeps the scale one."""
         constant = X.max(axis=0) == X.min(axis=0)
         centre = np.where(constant, X[0], X.mean(axis=0))
         scale = np.where(constant, 1.0, (X - centre).std(axis=0))
-        return cls(centre, np.where(scale > 0, scale, 1.0))
+        scale = np.where(scale > 0, scale, 1.0)
+        centre[list(labels)], scale[list(labels)] = 0.0, 1.0
+        return cls(centre, scale)
 
     def apply(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
         """To standard units."""
@@ -83,7 +85,7 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
     inputs = [X[seen] for X, seen in zip(data.inputs, observed, strict=True)]
     distinct, row = np.unique(np.concatenate(inputs), axis=0, return_inverse=True)
     rows = np.split(row.reshape(-1), np.cumsum([len(X) for X in inputs])[:-1])
-    scaling = scaling or Scaling.of(distinct)
+    scaling = scaling or Scaling.of(distinct, data.labels)
     outputs = tuple(
         Observations(
             jnp.asarray(padded(row)),
@@ -152,7 +154,8 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         seen = np.stack([observed[d] for d in group], axis=1)
         kept.append(seen.any(axis=1))
     scaling = Scaling.of(
-        np.concatenate([data.inputs[g[0]][keep] for g, keep in zip(groups, kept, strict=True)])
+        np.concatenate([data.inputs[g[0]][keep] for g, keep in zip(groups, kept, strict=True)]),
+        data.labels,
     )
     result = []
     for group, keep in zip(groups, kept, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .fitting import Progress
-from .inputs import input_of, split_inputs
+from .inputs import input_of, restored, split_inputs
 from .kernels import RBF
 from .likelihoods import (
     Bernoulli,
@@ -267,6 +267,7 @@ def discover(
                 f"{len(tables[name][0])} rows"
             )
         same_index(name, input_of(X, name, names), raw[name])
+    frames = {name: restored(*tables[name]) for name in chosen}
     proposals = {name: propose(raw[name]) for name in chosen}
     trials = [
         (name, candidate)
@@ -279,7 +280,7 @@ def discover(
     # BLAS to one thread until the last has ended.
     with Progress(progress) as bar, session(), ThreadPoolExecutor(2) as pool:
         scores = pool.map(
-            lambda trial: _held_out(trial[1], tables[trial[0]][0], raw[trial[0]], seed), trials
+            lambda trial: _held_out(trial[1], frames[trial[0]], raw[trial[0]], seed), trials
         )
         try:
             for done, (name, candidate) in enumerate(trials):
@@ -314,7 +315,7 @@ def _names(Y: Any) -> list[str]:
     return [f"y{d}" for d in range(D)]
 
 
-def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.ndarray | None:
+def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.ndarray | None:
     """The log density of each held-out value after a small fit; nothing where the fit fails."""
     series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
@@ -323,23 +324,25 @@ def _held_out(likelihood: Likelihood, X: np.ndarray, y: Any, seed: int) -> np.nd
     test = shuffled[len(train) :][:TEST]
     if isinstance(likelihood, Classes) and likelihood.classes is None:
         likelihood = type(likelihood)(sorted(set(series.iloc[seen].tolist())))
-    model = small_model(likelihood, X[train], seed)
+    model = small_model(likelihood, X.iloc[train], seed)
     try:
-        model.fit(X[train], {"y": series.iloc[train].tolist()})
-        density = model.predict(X[test])["y"].log_prob(series.iloc[test].tolist())
+        model.fit(X.iloc[train], {"y": series.iloc[train].tolist()})
+        density = model.predict(X.iloc[test])["y"].log_prob(series.iloc[test].tolist())
     except ArithmeticError:
         return None
     return density if np.isfinite(density).all() else None
 
 
-def small_model(likelihood: Likelihood, X: np.ndarray, seed: int = 0) -> HetMOGP:
+def small_model(likelihood: Likelihood, X: pd.DataFrame | np.ndarray, seed: int = 0) -> HetMOGP:
     """What each candidate is fitted with: one process per parameter function, three for many."""
+    table = pd.DataFrame(X)
+    many = table.select_dtypes(["number", "datetime", "datetimetz", "timedelta"]).shape[1] > 3
     return HetMOGP(
         {"y": likelihood},
-        kernel=RBF(ard=X.shape[1] <= 3),
+        kernel=RBF(ard=False) if many else None,
         prior="independent" if len(likelihood.latent) <= 3 else "lmc",
         prune=False,
-        inducing=min(INDUCING, len(np.unique(X, axis=0))),
+        inducing=min(INDUCING, len(table.drop_duplicates())),
         learn_inducing=False,
         method="vem",
         max_iter=10,

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["input_of", "is_missing", "read_inputs", "refuse_duplicates", "split_inputs"]
+from .columns import Column, describe
+
+__all__ = ["input_of", "read_inputs", "refuse_duplicates", "restored", "split_inputs"]
 
 
 def split_inputs(
-    names: list[str], X: Any, columns: Sequence[str] | None
-) -> dict[str, tuple[np.ndarray, list[str]]]:
-    """One input table per output, with its column names; the same object where shared."""
+    names: list[str], X: Any, columns: Sequence[Column] | None
+) -> dict[str, tuple[np.ndarray, list[Column]]]:
+    """One input table per output, with its columns; the same object where shared."""
     if isinstance(X, Mapping):
         for name in names:
             if name not in X:
@@ -20,19 +22,49 @@ def split_inputs(
                     f"X is a dict of one table per output, but has none for {name!r}; "
                     f"it has {', '.join(map(str, X))}"
                 )
-        return {name: read_inputs(X[name], columns, f"inputs of {name!r}") for name in names}
-    if _one_table_per_output(X):
+        tables = {name: X[name] for name in names}
+    elif _one_table_per_output(X):
         if len(X) != len(names):
             raise ValueError(
                 f"X is a list of {len(X)} tables, but there are {len(names)} outputs "
                 f"({', '.join(names)})"
             )
-        return {
-            name: read_inputs(table, columns, f"inputs of {name!r}")
-            for name, table in zip(names, X, strict=True)
-        }
-    shared = read_inputs(X, columns)
-    return dict.fromkeys(names, shared)
+        tables = dict(zip(names, X, strict=True))
+    else:
+        shared = read_inputs(X, columns)
+        return dict.fromkeys(names, shared)
+    if columns is None:
+        columns = _agreed(
+            {name: _as_frame(table, _inputs_of(name)) for name, table in tables.items()}
+        )
+    return {name: read_inputs(table, columns, _inputs_of(name)) for name, table in tables.items()}
+
+
+def _inputs_of(name: str) -> str:
+    return f"inputs of {name!r}"
+
+
+def _agreed(frames: Mapping[str, pd.DataFrame]) -> list[Column]:
+    """The columns of tables that belong to different outputs: the same, labels taken together."""
+    (first, frame), *others = frames.items()
+    columns = _described(frame, _inputs_of(first))
+    for name, other in others:
+        found = _described(other, _inputs_of(name))
+        if [c.name for c in found] != [c.name for c in columns]:
+            raise ValueError(
+                f"output {name!r} has inputs {[c.name for c in found]}, output {first!r} has "
+                f"{[c.name for c in columns]}: all outputs need the same inputs"
+            )
+        for j, (a, b) in enumerate(zip(columns, found, strict=True)):
+            if (a.kind, a.aware) != (b.kind, b.aware):
+                raise ValueError(
+                    f"input {a.name!r} is a {a.kind} for output {first!r} and a {b.kind} for "
+                    f"output {name!r}"
+                    + (": one has a time zone, the other none" if a.kind == b.kind else "")
+                )
+            levels = (*a.levels, *(level for level in b.levels if level not in a.levels))
+            columns[j] = Column(a.name, a.kind, levels, a.aware)
+    return columns
 
 
 def _one_table_per_output(X: Any) -> bool:
@@ -55,77 +87,80 @@ def input_of(X: Any, name: str, names: list[str]) -> Any:
 
 
 def read_inputs(
-    X: Any, columns: Sequence[str] | None = None, what: str = "X"
-) -> tuple[np.ndarray, list[str]]:
-    """A table of inputs as a (N, p) array of finite numbers, and its column names.
+    X: Any, columns: Sequence[Column] | None = None, what: str = "X"
+) -> tuple[np.ndarray, list[Column]]:
+    """A table of inputs as a (N, p) array of finite numbers, and its columns.
 
     Args:
-        X: an array, frame, series, or list of numbers or of rows; one dimension is one input.
-        columns: the names from an earlier fit; a frame is put in that order.
+        X: an array, frame, series, or list of values or of rows; one dimension is one input.
+        columns: those of an earlier fit; a frame is put in that order.
         what: what to call the table in complaints.
     """
-    if isinstance(X, pd.Series):
-        X = X.to_frame(X.name if X.name is not None else "x0")
-    if isinstance(X, pd.DataFrame):
-        found = [str(column) for column in X.columns]
-        refuse_duplicates(what, found, found)
-        if columns is not None:
-            missing = [column for column in columns if column not in found]
+    frame = _as_frame(X, what)
+    named = isinstance(X, pd.DataFrame | pd.Series)
+    if columns is None:
+        found = _described(frame, what)
+    else:
+        found, expected = list(columns), [column.name for column in columns]
+        if named:
+            missing = [name for name in expected if name not in frame.columns]
             if missing:
                 raise ValueError(
                     f"{what} has no column {missing[0]!r}; the model was fitted on "
-                    f"{list(columns)} and {what} has {found}"
+                    f"{expected} and {what} has {list(frame.columns)}"
                 )
-            X = X.iloc[:, [found.index(column) for column in columns]]
-            found = list(columns)
-        arrays = [_numbers(X.iloc[:, j], what, column) for j, column in enumerate(found)]
-        table = np.stack(arrays, axis=1) if arrays else np.empty((len(X), 0))
+            frame = frame[expected]
+        elif frame.shape[1] != len(expected):
+            raise ValueError(
+                f"{what} has {frame.shape[1]} columns, but the model was fitted on "
+                f"{len(expected)}: {expected}"
+            )
+    arrays = [column.encode(frame.iloc[:, j], what) for j, column in enumerate(found)]
+    table = np.ascontiguousarray(np.stack(arrays, axis=1))
+    if not np.isfinite(table).all():
+        row, j = (int(k) for k in np.argwhere(~np.isfinite(table))[0])
+        shown = "nothing" if found[j].kind != "number" else f"{table[row, j]}"
+        raise ValueError(
+            f"{what}, row {row}, column {found[j].name!r}: {shown} is not a finite number; "
+            "inputs cannot be missing, only outputs can"
+        )
+    return table, found
+
+
+def _as_frame(X: Any, what: str) -> pd.DataFrame:
+    """Any table as a frame whose columns are named by text."""
+    if isinstance(X, pd.Series):
+        X = X.to_frame(X.name if X.name is not None else "x0")
+    elif isinstance(X, pd.Index):
+        X = X.to_frame(index=False, name=X.name if X.name is not None else "x0")
+    if isinstance(X, pd.DataFrame):
+        names = [str(column) for column in X.columns]
+        refuse_duplicates(what, names, names)
+        frame = X.set_axis(names, axis=1)
     else:
         try:
             raw = np.asarray(X)
-            if raw.dtype.kind in "mMcUS":
-                raise TypeError
-            table = np.asarray(raw, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{what} could not be read as a table of numbers") from None
-        if table.ndim == 1:
-            table = table[:, None]
-        if table.ndim != 2:
-            raise ValueError(f"{what} has shape {table.shape}; it should be (N, p)")
-        found = list(columns) if columns is not None else [f"x{j}" for j in range(table.shape[1])]
-    if table.shape[1] == 0:
+        except ValueError:
+            raise ValueError(f"{what} could not be read as a table: its rows differ") from None
+        if raw.dtype.kind in "cUS" and not isinstance(X, np.ndarray):
+            raw = np.asarray(X, dtype=object)  # a list of rows of numbers and labels
+        if raw.ndim == 1:
+            raw = raw[:, None]
+        if raw.ndim != 2:
+            raise ValueError(f"{what} has shape {raw.shape}; it should be (N, p)")
+        frame = pd.DataFrame(raw, columns=[f"x{j}" for j in range(raw.shape[1])])
+    if frame.shape[1] == 0:
         raise ValueError(f"{what} has no columns")
-    if columns is not None and table.shape[1] != len(columns):
-        raise ValueError(
-            f"{what} has {table.shape[1]} columns, but the model was fitted on {len(columns)}: "
-            f"{list(columns)}"
-        )
-    if not np.isfinite(table).all():
-        row, j = (int(k) for k in np.argwhere(~np.isfinite(table))[0])
-        raise ValueError(
-            f"{what}, row {row}, column {found[j]!r}: {table[row, j]} is not a finite number; "
-            "inputs cannot be missing, only outputs can"
-        )
-    return np.ascontiguousarray(table), found
+    return frame
 
 
-def _numbers(series: pd.Series, what: str, column: str) -> np.ndarray:
-    if pd.api.types.is_numeric_dtype(series):
-        return series.to_numpy(dtype=float, na_value=np.nan)
-    try:
-        if pd.api.types.is_object_dtype(series):
-            return np.array([np.nan if is_missing(v) else float(v) for v in series])
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(
-        f"{what}, column {column!r} holds {series.dtype} values such as {series.iloc[0]!r}; "
-        "inputs must be numbers"
-    )
+def _described(frame: pd.DataFrame, what: str) -> list[Column]:
+    return [describe(frame[name], what, name) for name in frame.columns]
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value stands for "not observed"."""
-    return value is None or value is pd.NA or value is pd.NaT or value != value
+def restored(table: np.ndarray, columns: Sequence[Column]) -> pd.DataFrame:
+    """A table of numbers as the user would have written it, with dates and labels."""
+    return pd.DataFrame({c.name: c.decode(table[:, j]) for j, c in enumerate(columns)})
 
 
 def refuse_duplicates(what: str, found: list[str], needed: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .bound import Parameters, Rules, parameter_functions
+from .columns import Column
 from .data import Scaling, blocks, full_batch
 from .fitting import (
     JITTER,
@@ -23,14 +24,15 @@ from .fitting import (
     Fit,
     NotPositiveDefiniteError,
     Progress,
-    choose_inducing,
     initial_lengthscales,
     initial_parameters,
+    latent_kernels,
+    place_inducing,
     run_svi,
     run_vem,
 )
-from .inputs import read_inputs
-from .kernels import RBF, Kernel
+from .inputs import read_inputs, restored
+from .kernels import Kernel
 from .likelihoods import Categorical
 from .linalg import session
 from .prediction import Prediction, latents_at
@@ -54,6 +56,31 @@ OPTIONS = {
     "optimizer": ("adam", "adadelta"),
     "dtype": ("float64", "float32"),
 }
+
+
+class Learned(NamedTuple):
+    """What a fitted model consists of, on standardised inputs, its outputs in order of their names.
+
+    Attributes:
+        names: the outputs, in the user's order.
+        columns: the inputs.
+        scaling: of the inputs.
+        parameters: the model.
+        q: q(u).
+        jitter: what is added to the diagonals of k(Z, Z).
+    """
+
+    names: list[str]
+    columns: list[Column]
+    scaling: Scaling
+    parameters: Parameters
+    q: Factors
+    jitter: float
+
+    @property
+    def order(self) -> list[str]:
+        """The outputs as they stand in `parameters`, so that the user's order changes nothing."""
+        return sorted(self.names)
 
 
 class HetMOGP(BaseEstimator):
@@ -109,7 +136,10 @@ class HetMOGP(BaseEstimator):
         constants_: the constants b, (J,).
         coregionalisation_: the matrices B_q, (Q, J, J).
         inducing_inputs_: Q arrays (M, p), in the units of the inputs.
+        columns_: the inputs by name, and whether they are numbers, dates (in days) or labels.
+        input_range_: the smallest and largest observed inputs, (2, p).
         n_features_in_: p, the number of inputs.
+        n_observed_: how many values of each output were observed.
 
     Example:
         >>> import numpy as np
@@ -175,7 +205,7 @@ class HetMOGP(BaseEstimator):
 
         Args:
             X: the inputs, (N, p), as an array or frame shared by all outputs, or a list or dict of
-                one per output.
+                one per output. Columns may be numbers, dates or labels.
             Y: the outputs, (N, D), as an array or frame, or a list or dict of one sequence per
                 output. NaN, None and NA mean "not observed".
         """
@@ -187,7 +217,9 @@ class HetMOGP(BaseEstimator):
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
         with session(self.dtype), Progress(self.progress) as progress:
             fit, scaling = self._learn(_by_name(data), progress)
-            self._keep(data, fit, scaling, X)
+            self._keep(data, fit, scaling)
+        if isinstance(X, pd.DataFrame):
+            self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
         self.fit_seconds_ = time.perf_counter() - began
         return self
 
@@ -226,13 +258,28 @@ class HetMOGP(BaseEstimator):
             for columns, seen in zip(data.given, observed_at, strict=True)
         ]
         observed = sum(map(len, values))
-        kernels, ranks = self._latents(sum(len(of.latent) for of in data.likelihoods))
+        kernels, ranks = latent_kernels(
+            *(self.kernel, self.latents, self.rank),
+            alone=self.prior == "independent",
+            J=sum(len(of.latent) for of in data.likelihoods),
+            columns=data.columns,
+        )
+        numbers = [j for j in range(len(data.columns)) if j not in data.labels]
+
+        def inducing(X: np.ndarray, scaling: Scaling) -> np.ndarray:
+            return place_inducing(
+                *(self.inducing, X, scaling, data.columns),
+                Q=len(kernels),
+                shared=not self.learn_inducing,
+                seed=self.seed,
+            )
+
         rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
         method = self.method
         if method == "vem" or (method == "auto" and rows <= 10 * LARGEST_VEM_ROWS):
             batch, scaling = full_batch(data)
             distinct = np.asarray(batch.X, float)
-            Z = self._inducing(distinct, scaling, len(kernels))
+            Z = inducing(distinct, scaling)
             cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
             classes = sum(
                 len(y) * len(of.latent)
@@ -241,13 +288,14 @@ class HetMOGP(BaseEstimator):
             )
             small = len(distinct) <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
             if method == "vem" or (cost <= LARGEST_VEM_COST and small):
-                method, lengthscales = "vem", initial_lengthscales(len(kernels), distinct)
+                method = "vem"
+                lengthscales = initial_lengthscales(len(kernels), distinct[:, numbers])
         if method != "vem":
             method = "svi"
             groups, scaling = blocks(data)
             stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
-            Z = self._inducing(stacked, scaling, len(kernels))
-            lengthscales = initial_lengthscales(len(kernels), stacked, Z[0])
+            Z = inducing(stacked, scaling)
+            lengthscales = initial_lengthscales(len(kernels), stacked[:, numbers], Z[0][:, numbers])
 
         max_iter, tol = DEFAULTS[method]
         max_iter = max_iter if self.max_iter is None else self.max_iter
@@ -262,7 +310,7 @@ class HetMOGP(BaseEstimator):
                 ranks,
                 Z,
                 lengthscales,
-                data.columns,
+                [column.name for column in data.columns],
                 scaling.scale,
                 prior=self.prior,
                 seed=self.seed,
@@ -317,86 +365,25 @@ class HetMOGP(BaseEstimator):
         if self.tol is not None and not (isinstance(self.tol, Real) and self.tol > 0):
             raise ValueError(f"tol must be a positive number, not {self.tol!r}")
 
-    def _latents(self, J: int) -> tuple[list[Kernel], list[int]]:
-        """The kernel and rank of each latent; J is the number of parameter functions."""
-        alone = self.prior == "independent"
-        Q = J if alone else int(self.latents)
-        kernel = RBF() if self.kernel is None else self.kernel
-        if not isinstance(kernel, Kernel | list | tuple):
-            raise TypeError(f"kernel must be a kernel such as RBF(), or a list, not {kernel!r}")
-        kernels = [kernel] * Q if isinstance(kernel, Kernel) else list(kernel)
-        if len(kernels) != Q:
-            what = "parameter functions" if alone else "latents"
-            raise ValueError(f"kernel is a list of {len(kernels)} for {Q} {what}")
-        for k in kernels:
-            if not isinstance(k, Kernel):
-                raise TypeError(f"kernel holds {k!r}, which is not a kernel such as RBF()")
-        rank = 1 if alone else self.rank
-        ranks = list(rank) if isinstance(rank, list | tuple | np.ndarray) else [rank] * Q
-        if len(ranks) != Q or not all(isinstance(r, int | np.integer) and r >= 1 for r in ranks):
-            raise ValueError(f"rank must be a whole number >= 1, or {Q} of them, not {self.rank!r}")
-        return kernels, [int(r) for r in ranks]  # type: ignore[arg-type]
-
-    def _inducing(self, X: np.ndarray, scaling: Scaling, Q: int) -> np.ndarray:
-        """Standardised inducing inputs, (Q, M, p), or (1, M, p) where the latents share them."""
-        inducing = self.inducing
-        if inducing is None or np.ndim(inducing) == 0:
-            if inducing is not None and not (
-                isinstance(inducing, int | np.integer) and inducing > 0
-            ):
-                raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
-            Z = choose_inducing(X, None if inducing is None else int(inducing), self.seed)
-            return np.repeat(Z[None], Q if self.learn_inducing else 1, axis=0)
-        if len(inducing) == 0:
-            raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
-        per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
-        if per_latent and np.ndim(inducing[0]) == 1:
-            per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
-        tables = [
-            read_inputs(table, None, "inducing")[0]
-            for table in (inducing if per_latent else [inducing])
-        ]
-        if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
-            raise ValueError(
-                f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
-                f"array, or {Q} of one shape"
-            )
-        if tables[0].shape[1] != X.shape[1]:
-            raise ValueError(
-                f"inducing has {tables[0].shape[1]} columns, but there are {X.shape[1]} inputs"
-            )
-        return np.stack([scaling.apply(table) for table in tables])
-
-    def _keep(self, data: Dataset, fit: Fit, scaling: Scaling, X: Any) -> None:
-        """Store what was learned, in the user's order and units."""
+    def _keep(self, data: Dataset, fit: Fit, scaling: Scaling) -> None:
+        """Store what was learned and how it went."""
         # NumPy arrays keep their precision outside the session and pickle plainly.
-        self._parameters, self._q = jax.tree.map(np.asarray, (fit.parameters, fit.q))
-        self._jitter, self._scaling, self._columns = fit.jitter, scaling, data.columns
-        self._order = sorted(data.names)
-        prior = self._parameters.prior
-        position = {name: fit.parameters.slices[d] for d, name in enumerate(self._order)}
-        f = np.concatenate([np.r_[position[name]] for name in data.names])
-        fitted = dict(zip(self._order, self._parameters.likelihoods, strict=True))
-
-        self.output_names_ = list(data.names)
-        self.likelihoods_ = {name: fitted[name] for name in data.names}
-        self.parameter_names_ = [f"{n}.{p}" for n in data.names for p in fitted[n].latent]
-        self._functions = f
+        parameters, q = jax.tree.map(np.asarray, (fit.parameters, fit.q))
+        self._hold(Learned(data.names, data.columns, scaling, parameters, q, fit.jitter))
+        seen = dict(zip(data.names, data.observed(), strict=True))
+        rows = [X[s] for X, s in zip(data.inputs, seen.values(), strict=True)]
+        self.n_observed_ = {name: int(s.sum()) for name, s in seen.items()}
+        self.input_range_ = np.stack(
+            [
+                np.min([X.min(axis=0) for X in rows], axis=0),
+                np.max([X.max(axis=0) for X in rows], axis=0),
+            ]
+        )
         self.elbo_ = fit.bound
         self.history_ = np.asarray(fit.history)
         self.converged_ = fit.converged
+        self.interrupted_ = fit.interrupted
         self.n_iter_ = fit.iterations
-        self.weights_ = np.asarray(prior.W)[f]
-        self.constants_ = np.asarray(prior.b)[f]
-        self.coregionalisation_ = np.asarray(prior.coregionalisation)[:, f][:, :, f]
-        self.kernels_ = tuple(
-            kernel.rescaled(scaling.scale, scaling.centre)
-            for kernel in self._parameters.prior.kernels
-        )
-        self.inducing_inputs_ = [scaling.undo(Z) for Z in np.asarray(prior.Z)]
-        self.n_features_in_ = len(data.columns)
-        if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray(data.columns, dtype=object)
         if not (fit.converged or fit.interrupted) and self.max_iter is None:
             warnings.warn(
                 f"no convergence in {fit.iterations} iterations; raise max_iter, or tol",
@@ -404,15 +391,33 @@ class HetMOGP(BaseEstimator):
                 stacklevel=3,
             )
 
+    def _hold(self, learned: Learned) -> None:
+        """Show what was learned, in the user's order and units."""
+        self._learned = learned
+        names, scaling, prior = learned.names, learned.scaling, learned.parameters.prior
+        slices = dict(zip(learned.order, learned.parameters.slices, strict=True))
+        fitted = dict(zip(learned.order, learned.parameters.likelihoods, strict=True))
+        f = np.concatenate([np.r_[slices[name]] for name in names])
+        self.output_names_ = list(names)
+        self.likelihoods_ = {name: fitted[name] for name in names}
+        self.parameter_names_ = [f"{n}.{p}" for n in names for p in fitted[n].latent]
+        self.weights_ = np.asarray(prior.W)[f]
+        self.constants_ = np.asarray(prior.b)[f]
+        self.coregionalisation_ = np.asarray(prior.coregionalisation)[:, f][:, :, f]
+        self.kernels_ = tuple(k.rescaled(scaling.scale, scaling.centre) for k in prior.kernels)
+        self.inducing_inputs_ = [scaling.undo(Z) for Z in np.asarray(prior.Z)]
+        self.columns_ = list(learned.columns)
+        self.n_features_in_ = len(learned.columns)
+
     # -- prediction --------------------------------------------------------------------------------
 
     def _fitted(self) -> tuple[Parameters, Factors]:
         check_is_fitted(self, "elbo_")
-        return jax.tree.map(jnp.asarray, (self._parameters, self._q))
+        return jax.tree.map(jnp.asarray, (self._learned.parameters, self._learned.q))
 
     def _latents_at(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parameters, q = self._fitted()
-        return latents_at(parameters, q, self._jitter, self._scaling.apply(X))
+        return latents_at(parameters, q, self._learned.jitter, self._learned.scaling.apply(X))
 
     def predict(
         self,
@@ -430,7 +435,7 @@ class HetMOGP(BaseEstimator):
                 a rate per unit of exposure, a proportion of one trial.
         """
         check_is_fitted(self, "elbo_")
-        table, _ = read_inputs(X, self._columns)
+        table, _ = read_inputs(X, self.columns_)
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
         for name in chosen:
             if name not in self.likelihoods_:
@@ -475,7 +480,9 @@ class HetMOGP(BaseEstimator):
         with session(self.dtype):
             parameters, _ = self._fitted()
             latents = self._latents_at(table)
-            return Prediction(parameters, self._order, outputs, latents, given, index, self.dtype)
+            return Prediction(
+                parameters, self._learned.order, outputs, latents, given, index, self.dtype
+            )
 
     def parameter_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (N, J) and covariance (N, J, J) of the parameter functions at each row.
@@ -483,7 +490,7 @@ class HetMOGP(BaseEstimator):
         In the order of `parameter_names_`, before their links.
         """
         check_is_fitted(self, "elbo_")
-        table, _ = read_inputs(X, self._columns)
+        table, _ = read_inputs(X, self.columns_)
         with session(self.dtype):
             mean, variance = self._latents_at(table)
             f, cov = parameter_functions(
@@ -494,7 +501,7 @@ class HetMOGP(BaseEstimator):
     def latent_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent functions at each row, both (N, ΣR_q)."""
         check_is_fitted(self, "elbo_")
-        table, _ = read_inputs(X, self._columns)
+        table, _ = read_inputs(X, self.columns_)
         with session(self.dtype):
             return self._latents_at(table)
 
@@ -503,7 +510,7 @@ class HetMOGP(BaseEstimator):
     def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
         """The log predictive density of every observed value, by output."""
         check_is_fitted(self, "elbo_")
-        data = read(self.likelihoods_, X, Y, self._columns)
+        data = read(self.likelihoods_, X, Y, self.columns_)
         result = {}
         for name, inputs, y, given in zip(
             data.names, data.inputs, data.values, data.given, strict=True
@@ -556,7 +563,7 @@ def _by_name(data: Dataset) -> Dataset:
     )
 
 
-def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[str]) -> str:
+def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:
     """Why k(Z, Z) has no Cholesky factor, in words."""
     worst: tuple[float, str] = (np.inf, "")
     for q, (kernel, Z) in enumerate(zip(parameters.prior.kernels, parameters.prior.Z, strict=True)):
@@ -569,8 +576,8 @@ def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[str]) -
             worst = (
                 apart[i, j],
                 f"latent {q} ({shown}): inducing inputs {i} and {j} are closest, at "
-                f"{dict(zip(columns, Z[i].tolist(), strict=True))} and "
-                f"{dict(zip(columns, Z[j].tolist(), strict=True))}",
+                f"{restored(Z[[i]], columns).to_dict('records')[0]} and "
+                f"{restored(Z[[j]], columns).to_dict('records')[0]}",
             )
     return (
         "the covariance of the inducing inputs is not positive definite even with jitter 1e-2; "

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .inputs import input_of, is_missing, refuse_duplicates, split_inputs
+from .columns import Column, is_missing
+from .inputs import input_of, refuse_duplicates, split_inputs
 from .likelihoods import Classes, Likelihood, Ordinal
 from .likelihoods.base import Argument, InvalidValueError
 
@@ -40,7 +41,7 @@ class Dataset:
         values: one (N_d,) array per output.
         given: the arguments of each output's observations, by name, (N_d,) each.
         weights: one (N_d,) array per output: how many times each observation counts.
-        columns: the names of the p inputs.
+        columns: the p inputs.
     """
 
     names: list[str]
@@ -49,11 +50,16 @@ class Dataset:
     values: list[np.ndarray]
     given: list[dict[str, np.ndarray]]
     weights: list[np.ndarray]
-    columns: list[str]
+    columns: list[Column]
 
     def observed(self) -> list[np.ndarray]:
         """Which values of each output were observed."""
         return [~np.isnan(y) for y in self.values]
+
+    @property
+    def labels(self) -> list[int]:
+        """The positions of the inputs that are labels."""
+        return [j for j, column in enumerate(self.columns) if column.kind == "category"]
 
 
 def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
@@ -107,7 +113,7 @@ def _beside(likelihood: Likelihood) -> list[str]:
 
 
 def read(
-    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, columns: Sequence[str] | None = None
+    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, columns: Sequence[Column] | None = None
 ) -> Dataset:
     """Read and check inputs and outputs.
 
@@ -115,7 +121,7 @@ def read(
         likelihoods: by output name.
         X: one table of inputs for all outputs, or a list or dict of one per output.
         Y: a (N, D) table, or a list or dict of one sequence per output.
-        columns: the inputs' names from an earlier fit, to check against; without them this is a
+        columns: the inputs of an earlier fit, to check against; without them this is a
             fit, and every output must have been observed somewhere.
     """
     names = list(likelihoods)
@@ -142,15 +148,8 @@ def read(
         values.append(y)
         given.append(beside)
         weights.append(weight)
-    first = tables[names[0]][1]
-    for name in names:
-        if tables[name][1] != first:
-            raise ValueError(
-                f"output {name!r} has inputs {tables[name][1]}, output {names[0]!r} has {first}: "
-                "all outputs need the same inputs"
-            )
     X_d = [tables[name][0] for name in names]
-    return Dataset(names, found, X_d, values, given, weights, first)
+    return Dataset(names, found, X_d, values, given, weights, tables[names[0]][1])
 
 
 # -- outputs ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from .free import Anchor
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
-from .start import choose_inducing, initial_lengthscales, initial_parameters
+from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
 
 __all__ = [
     "JITTER",
@@ -11,9 +11,10 @@ __all__ = [
     "Fit",
     "NotPositiveDefiniteError",
     "Progress",
-    "choose_inducing",
     "initial_lengthscales",
     "initial_parameters",
+    "latent_kernels",
+    "place_inducing",
     "run_svi",
     "run_vem",
 ]

@@ -9,29 +9,123 @@ by the names of output and parameter, so that the order of the outputs does not 
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 
 from ..bound import Parameters
-from ..kernels import Kernel
+from ..columns import Column
+from ..data import Scaling
+from ..inputs import read_inputs
+from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..priors import LMC
 
-__all__ = ["choose_inducing", "initial_lengthscales", "initial_parameters"]
+__all__ = [
+    "choose_inducing",
+    "initial_lengthscales",
+    "initial_parameters",
+    "latent_kernels",
+    "place_inducing",
+]
 
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
 
+def latent_kernels(
+    kernel: Any, latents: int, rank: Any, *, alone: bool, J: int, columns: Sequence[Column]
+) -> tuple[list[Kernel], list[int]]:
+    """The kernel and rank of each latent.
+
+    Args:
+        kernel: one for all latents, or a list, as the user wrote it.
+        latents: Q.
+        rank: R_q; one for all latents, or a list.
+        alone: whether each of the J parameter functions has a latent of its own and no other.
+        J: the number of parameter functions.
+        columns: the inputs, of which labels need a kernel of their own.
+    """
+    Q = J if alone else int(latents)
+    if not isinstance(kernel, Kernel | list | tuple | None):
+        raise TypeError(f"kernel must be a kernel such as RBF(), or a list, not {kernel!r}")
+    kernels = list(kernel) if isinstance(kernel, list | tuple) else [kernel] * Q
+    if len(kernels) != Q:
+        what = "parameter functions" if alone else "latents"
+        raise ValueError(f"kernel is a list of {len(kernels)} for {Q} {what}")
+    for k in kernels:
+        if not isinstance(k, Kernel | None):
+            raise TypeError(f"kernel holds {k!r}, which is not a kernel such as RBF()")
+    rank = 1 if alone else rank
+    ranks = list(rank) if isinstance(rank, list | tuple | np.ndarray) else [rank] * Q
+    if len(ranks) != Q or not all(isinstance(r, int | np.integer) and r >= 1 for r in ranks):
+        raise ValueError(f"rank must be a whole number >= 1, or {Q} of them, not {rank!r}")
+    names = [column.name for column in columns]
+    labels = [j for j, column in enumerate(columns) if column.kind == "category"]
+    return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
+
+
+def place_inducing(
+    inducing: Any,
+    X: Float[np.ndarray, "N p"],
+    scaling: Scaling,
+    columns: Sequence[Column],
+    *,
+    Q: int,
+    shared: bool,
+    seed: int,
+) -> Float[np.ndarray, "Q M p"]:
+    """Standardised inducing inputs, (Q, M, p), or (1, M, p) where the latents share them.
+
+    Args:
+        inducing: how many, or where, as the user wrote it.
+        X: the standardised inputs.
+        scaling: how they were standardised.
+        columns: the inputs.
+        Q: the number of latents.
+        shared: whether those chosen here are to be one set for all latents.
+        seed: of the choice.
+    """
+    if inducing is None or np.ndim(inducing) == 0:
+        if inducing is not None and not (isinstance(inducing, int | np.integer) and inducing > 0):
+            raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
+        labels = [j for j, column in enumerate(columns) if column.kind == "category"]
+        Z = choose_inducing(X, None if inducing is None else int(inducing), seed, labels)
+        return np.repeat(Z[None], 1 if shared else Q, axis=0)
+    if len(inducing) == 0:
+        raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
+    per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
+    if per_latent and np.ndim(inducing[0]) == 1:
+        per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
+    tables = [_inducing_table(t, columns) for t in (inducing if per_latent else [inducing])]
+    if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
+        raise ValueError(
+            f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
+            f"array, or {Q} of one shape"
+        )
+    return np.stack([scaling.apply(table) for table in tables])
+
+
+def _inducing_table(table: Any, columns: Sequence[Column]) -> np.ndarray:
+    p = 1 if np.ndim(table) == 1 else np.shape(table)[-1]
+    if p != len(columns) and not isinstance(table, pd.DataFrame):
+        raise ValueError(f"inducing has {p} columns, but there are {len(columns)} inputs")
+    return read_inputs(table, columns, "inducing")[0]
+
+
 def choose_inducing(
-    X: Float[np.ndarray, "N p"], number: int | None, seed: int
+    X: Float[np.ndarray, "N p"], number: int | None, seed: int, labels: Sequence[int] = ()
 ) -> Float[np.ndarray, "M p"]:
-    """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few."""
+    """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few.
+
+    Among labels there is no centre: those of the row nearest to it are taken.
+    """
     if len(X) > KMEANS_ROWS:
         rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
         X = X[np.sort(rows)]
@@ -47,7 +141,15 @@ def choose_inducing(
         M = len(distinct)
     if len(distinct) == M:
         return distinct
-    return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
+    if not labels:
+        return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
+    others = [j for j in range(X.shape[1]) if j not in labels]
+    levels = [X[:, j, None] == np.unique(X[:, j]) for j in labels]
+    unfolded = np.column_stack([X[:, others], *levels]).astype(float)
+    centres = KMeans(M, n_init=1, random_state=seed).fit(unfolded).cluster_centers_
+    Z = X[cKDTree(unfolded).query(centres)[1]]
+    Z[:, others] = centres[:, : len(others)]
+    return Z
 
 
 def initial_lengthscales(
@@ -58,7 +160,10 @@ def initial_lengthscales(
     For full batches fractions of the inputs' spread. For mini-batches (with inducing inputs Z
     given) multiples of how far a row typically is from the nearest of them, the finest structure
     they can show: a lengthscale that starts too long takes thousands of steps to shrink.
+    Inputs that are labels have no part in this.
     """
+    if X.shape[1] == 0:
+        return np.ones(Q)
     if Z is not None:
         some = X[:: max(1, len(X) // KMEANS_ROWS)]
         nearest = float(np.median(cKDTree(Z).query(some)[0]))

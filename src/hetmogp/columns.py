@@ -1,0 +1,184 @@
+"""One input column: how its values become numbers, and how numbers become its values again.
+
+Numbers stay as they are. Dates are counted in days since 1970-01-01 (in UTC, where they have a time
+zone) and durations in days, so that lengthscales and periods are in days. Labels become their
+position among the column's levels, which a `Category` kernel compares.
+"""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["Column", "describe", "is_missing"]
+
+DAY = 86_400_000_000  # microseconds
+MOST_LABELS = 50  # text with more different values than this, in half of the rows, is no category
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input by name.
+
+    Attributes:
+        name: as in the user's table.
+        kind: what its values are.
+        levels: the labels of a category, in the order of their codes.
+        aware: whether times have a time zone.
+    """
+
+    name: str
+    kind: Literal["number", "time", "duration", "category"] = "number"
+    levels: tuple[Any, ...] = ()
+    aware: bool = False
+
+    @property
+    def unit(self) -> str:
+        """The unit of the numbers, where it is known."""
+        return "days" if self.kind in ("time", "duration") else ""
+
+    def encode(self, values: pd.Series, what: str) -> np.ndarray:
+        """The numbers behind a column, NaN where missing; complaints name `what` and the row."""
+        where = f"{what}, column {self.name!r}"
+        if self.kind == "category":
+            return self._codes(values, what)
+        if self.kind == "number":
+            return _numbers(values, where)
+        found = describe(values, what, self.name)
+        if found.kind != self.kind:
+            wanted = {"time": "dates", "duration": "durations"}[self.kind]
+            raise ValueError(
+                f"{where} holds {_plural(found.kind)} such as {_some(values)!r}; the model was "
+                f"fitted on {wanted}"
+            )
+        if self.kind == "duration":
+            return _microseconds(values.astype("timedelta64[us]")) / DAY
+        times = _as_times(values)
+        if found.aware != self.aware:
+            have, had = ("with a", "none") if found.aware else ("without a", "one")
+            raise ValueError(f"{where} holds times {have} time zone; in the fit they had {had}")
+        if found.aware:
+            times = times.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _microseconds(times.astype("datetime64[us]")) / DAY
+
+    def _codes(self, values: pd.Series, what: str) -> np.ndarray:
+        position = {level: float(code) for code, level in enumerate(self.levels)}
+        codes = np.full(len(values), np.nan)
+        for row, value in enumerate(values.tolist()):
+            if is_missing(value):
+                continue
+            if value not in position:
+                known = ", ".join(map(repr, self.levels[:10]))
+                more = ", ..." if len(self.levels) > 10 else ""
+                raise ValueError(
+                    f"{what}, row {row}, column {self.name!r}: {value!r} is not one of the "
+                    f"{len(self.levels)} levels of the fit ({known}{more}). To predict at a level "
+                    "without data, fit on a pandas categorical that lists it"
+                )
+            codes[row] = position[value]
+        return codes
+
+    def decode(self, numbers: np.ndarray) -> Any:
+        """The user's values behind numbers: floats, dates, durations, or labels."""
+        if self.kind == "number":
+            return numbers
+        if self.kind == "category":
+            codes = np.rint(numbers).astype(int).tolist()
+            return pd.Categorical.from_codes(codes, categories=pd.Index(self.levels))
+        whole = np.rint(np.asarray(numbers) * DAY).astype("int64")
+        if self.kind == "duration":
+            return whole.astype("timedelta64[us]")
+        times = pd.DatetimeIndex(whole.astype("datetime64[us]"))
+        return times.tz_localize("UTC") if self.aware else times
+
+
+def describe(values: pd.Series, what: str, name: str) -> Column:
+    """What kind of input a column of a table is."""
+    dtype = values.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Column(name, "category", tuple(_plain(level) for level in dtype.categories))
+    if pd.api.types.is_complex_dtype(dtype):
+        raise ValueError(f"{what}, column {name!r} holds complex numbers; inputs must be real")
+    if pd.api.types.is_numeric_dtype(dtype):
+        return Column(name)
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return Column(name, "time", aware=isinstance(dtype, pd.DatetimeTZDtype))
+    if isinstance(dtype, pd.PeriodDtype):
+        return Column(name, "time")
+    if pd.api.types.is_timedelta64_dtype(dtype):
+        return Column(name, "duration")
+    present = [value for value in values.tolist() if not is_missing(value)]
+    if not present:
+        return Column(name)
+    try:
+        _numbers(values, "")
+        return Column(name)
+    except ValueError:
+        pass
+    if all(isinstance(value, timedelta) for value in present):
+        return Column(name, "duration")
+    if all(isinstance(value, str | date) for value in present):
+        try:
+            times = _as_times(values)
+            return Column(name, "time", aware=isinstance(times.dtype, pd.DatetimeTZDtype))
+        except (ValueError, TypeError):
+            pass
+    if not all(isinstance(value, str | int | float) for value in present):
+        raise ValueError(
+            f"{what}, column {name!r} holds {dtype} values such as {present[0]!r}; inputs must be "
+            "numbers, dates or labels"
+        )
+    levels = set(map(_plain, present))
+    if len(levels) > max(MOST_LABELS, len(present) / 2) or len(levels) == len(present) > 20:
+        raise ValueError(
+            f"{what}, column {name!r} holds {len(levels)} different texts such as "
+            f"{present[0]!r}: convert dates with pandas.to_datetime, numbers with "
+            "pandas.to_numeric, or make labels a pandas categorical"
+        )
+    return Column(name, "category", tuple(sorted(levels, key=lambda v: (type(v).__name__, v))))
+
+
+def _numbers(values: pd.Series, where: str) -> np.ndarray:
+    if pd.api.types.is_numeric_dtype(values):
+        return values.to_numpy(dtype=float, na_value=np.nan)
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        try:
+            return np.array([np.nan if is_missing(v) else float(v) for v in values], float)
+        except (TypeError, ValueError):
+            pass
+    raise ValueError(
+        f"{where} holds {values.dtype} values such as {_some(values)!r}; it should hold numbers"
+    )
+
+
+def _as_times(values: pd.Series) -> pd.Series:
+    """Dates of any kind as one column of times; text must be in ISO 8601, such as 2024-05-31."""
+    if isinstance(values.dtype, pd.PeriodDtype):
+        return values.dt.to_timestamp()
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return values
+    return pd.Series(pd.to_datetime(values, format="ISO8601"))
+
+
+def _microseconds(values: pd.Series) -> np.ndarray:
+    return np.where(values.isna(), np.nan, values.to_numpy().view("int64").astype(float))
+
+
+def _some(values: pd.Series) -> Any:
+    present = values.dropna()
+    return present.iloc[0] if len(present) else None
+
+
+def _plural(kind: str) -> str:
+    return {"number": "numbers", "time": "dates", "duration": "durations"}.get(kind, "labels")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for "not observed"."""
+    return value is None or value is pd.NA or value is pd.NaT or value != value

@@ -1,0 +1,40 @@
+"""Covariance functions k(x, z) of the latent functions, with unit variance.
+
+The scale of a latent lives in the mixing weights, so k(x, x) = 1 for every stationary kernel, and a
+sum carries *relative* weights. All matrices come from matrix products on centred inputs: no
+N × M × p array is ever formed. Every learned number of a kernel is positive (it is optimised by its
+logarithm) and `None` means "start from the data".
+"""
+
+from .base import Kernel, Leaf
+from .category import Category, suited
+from .combined import Product, Sum
+from .linear import Linear
+from .periodic import Periodic
+from .stationary import (
+    RBF,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+    squared_distance,
+)
+
+__all__ = [
+    "RBF",
+    "Category",
+    "Kernel",
+    "Leaf",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "Stationary",
+    "Sum",
+    "squared_distance",
+    "suited",
+]

@@ -1,0 +1,153 @@
+"""What a kernel is, and what kernels with lengthscales on some of the inputs have in common."""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+__all__ = ["Kernel", "Leaf", "position", "positive"]
+
+Column = int | str
+
+
+def positive(value: Any) -> Any:
+    """Turn a user's number or list into an array, checked once; arrays of JAX pass through.
+
+    Durations become days, the unit in which dates are counted.
+    """
+    if isinstance(value, timedelta | np.timedelta64):
+        value = _days(value)
+    elif isinstance(value, list | tuple):
+        value = [_days(v) if isinstance(v, timedelta | np.timedelta64) else v for v in value]
+    if isinstance(value, int | float | list | tuple | np.ndarray | np.number):
+        value = np.asarray(value, dtype=float)
+        if not (np.all(np.isfinite(value)) and np.all(value > 0)):
+            raise ValueError(f"kernel hyperparameters must be positive and finite, not {value}")
+    return value
+
+
+def _days(value: timedelta | np.timedelta64) -> float:
+    return float(np.timedelta64(value) / np.timedelta64(1, "D"))
+
+
+def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | None:
+    if value is None:
+        return None
+    columns = (value,) if isinstance(value, int | str | np.integer) else tuple(value)
+    return tuple(column if isinstance(column, str) else int(column) for column in columns)
+
+
+class Kernel(eqx.Module):
+    """A covariance function. Subclasses write `matrix` and `diag`; `+` and `*` combine them."""
+
+    @abstractmethod
+    def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
+        """k(x, z) for every pair of rows."""
+
+    @abstractmethod
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """k(x, x) for every row."""
+
+    @abstractmethod
+    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
+        """This kernel on standardised inputs, ready to be learned.
+
+        Args:
+            spread: a typical lengthscale per standardised input, for what is `None`.
+            columns: the names of the inputs, for `active_dims`.
+            scale: what each input was divided by, for what the user gave in their own units.
+        """
+
+    @abstractmethod
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """The same function of x where this one is a function of (x − centre) / scale."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name != "centre" and not (value is None or value is item.default):
+                numbers = isinstance(value, np.ndarray | jax.Array)
+                shown.append(
+                    f"{item.name}={np.array2string(value, precision=4) if numbers else value}"
+                )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __add__(self, other: "Kernel") -> "Kernel":
+        from .combined import Sum  # which is a kernel itself
+
+        return Sum((self, other))
+
+    def __mul__(self, other: "Kernel") -> "Kernel":
+        from .combined import Product
+
+        return Product((self, other))
+
+
+class Leaf(Kernel):
+    """A kernel with lengthscales on some of the inputs.
+
+    Args:
+        lengthscale: where learning starts, in the units of the inputs; one number or one per active
+            input. `None` starts from the spread of the data.
+        active_dims: the inputs it sees, by position or by column name; all of them by default.
+        ard: one lengthscale per input (automatic relevance determination) or one for all.
+    """
+
+    lengthscale: Any = eqx.field(default=None, converter=positive)
+    active_dims: Any = eqx.field(default=None, static=True, converter=_columns)
+    ard: bool = eqx.field(default=True, static=True)
+
+    def _select(self, X: Array) -> Array:
+        return X if self.active_dims is None else X[:, np.asarray(self.active_dims)]
+
+    def _active(self, values: np.ndarray) -> np.ndarray:
+        return values if self.active_dims is None else values[np.asarray(self.active_dims)]
+
+    def _bound_to(self, columns: Sequence[str]) -> Self:
+        """This kernel with its columns as checked positions and lengthscales that fit them."""
+        dims = self.active_dims
+        if dims is not None:
+            dims = tuple(position(dim, columns) for dim in dims)
+        p = len(columns) if dims is None else len(dims)
+        if self.lengthscale is not None and np.size(self.lengthscale) not in (1, p):
+            raise ValueError(
+                f"{type(self).__name__} has {np.size(self.lengthscale)} lengthscales for {p} "
+                f"inputs: give one number, or {p}"
+            )
+        return dataclasses.replace(self, active_dims=dims)
+
+    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
+        """See `Kernel.start`."""
+        kernel = self._bound_to(columns)
+        lengthscale = kernel._active(spread)
+        if self.lengthscale is not None:
+            lengthscale = self.lengthscale / kernel._active(scale)
+        return dataclasses.replace(
+            kernel, lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True)
+        )
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
+        if self.lengthscale is None:
+            return self
+        return dataclasses.replace(
+            self, lengthscale=np.asarray(self.lengthscale) * self._active(np.asarray(scale))
+        )
+
+
+def position(column: Column, columns: Sequence[str]) -> int:
+    """Where an input that is named or numbered stands."""
+    if isinstance(column, str):
+        if column not in columns:
+            raise ValueError(f"active_dims names {column!r}; the inputs are {list(columns)}")
+        return list(columns).index(column)
+    if not -len(columns) <= column < len(columns):
+        raise ValueError(f"active_dims names input {column}, but there are {len(columns)} inputs")
+    return int(column) % len(columns)

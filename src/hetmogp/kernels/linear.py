@@ -1,0 +1,38 @@
+"""Straight lines."""
+
+import dataclasses
+from typing import Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .base import Leaf
+
+__all__ = ["Linear"]
+
+
+class Linear(Leaf):
+    """Σ (x − c)(z − c)/ℓ²: straight lines; c is the centre of the data. Add it to another kernel.
+
+    The only kernel here whose variance is not one: it grows from zero at c to one at a distance ℓ.
+    """
+
+    centre: Any = eqx.field(default=0.0, static=True)
+
+    def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
+        """See `Kernel.matrix`."""
+        return self._scaled(X) @ self._scaled(Z).T
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`."""
+        return jnp.sum(self._scaled(X) ** 2, axis=1)
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`."""
+        moved = np.asarray(self.centre) * self._active(scale) + self._active(centre)
+        return dataclasses.replace(super().rescaled(scale, centre), centre=tuple(moved.tolist()))
+
+    def _scaled(self, X: Array) -> Array:
+        return (self._select(X) - np.asarray(self.centre)) / self.lengthscale

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "hetmogp.model": ("HetMOGP", "independent"),
     "hetmogp.discovery": ("discover",),
+    "hetmogp.storage": ("ModelFileError", "load"),
     "hetmogp.likelihoods": (
         "Argument",
         "Bernoulli",

@@ -1,5 +1,6 @@
 """HetMOGP, the estimator. It joins the other modules and computes nothing itself."""
 
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -539,6 +540,14 @@ class HetMOGP(BaseEstimator):
         if not densities.size:
             raise ValueError("Y has no observed value to score")
         return float(np.mean(densities))
+
+    # -- keeping -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model to one file, which `hetmogp.load` reads; see `storage`."""
+        from .storage import save  # it rebuilds models, so it needs this class
+
+        save(self, path)
 
 
 def independent(likelihoods: Any, **options: Any) -> HetMOGP:

@@ -405,18 +405,29 @@ class Likelihood(eqx.Module):
         """Numbers back to the user's values."""
         return y
 
-    def __repr__(self) -> str:
-        shown = [f"{name}={value:g}" for name, value in self.fixed]
-        columns = dict(self.columns)
+    @property
+    def options(self) -> dict[str, Any]:
+        """What to call the class with to have this likelihood again, unfitted; for saved models.
+
+        A subclass whose constructor takes anything else adds it here.
+        """
+        columns, options = dict(self.columns), dict[str, Any](self.fixed)
         for name, value in self.given.items():
             if name in columns:
-                shown.append(f"{name}={columns[name]!r}")
+                options[name] = columns[name]
             elif np.ndim(value) == 0 and value != 1.0:
-                shown.append(f"{name}={float(value):g}")
+                options[name] = float(value)
         if self.weight is not None:
-            shown.append(f"weight={self.weight!r}")
+            options["weight"] = self.weight
         if not self.is_default:
-            shown.append(f"latent={self.latent}")
+            options["latent"] = self.latent
+        return options
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
+            for name, value in self.options.items()
+        )
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -1,7 +1,7 @@
 """Outputs that are yes or no: Bernoulli, and Binomial for how often out of several times."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -95,10 +95,10 @@ class Bernoulli(Likelihood):
         constant = np.log(p / (1.0 - p)) if self.link == "logit" else ndtri(p)
         return Start(np.array([constant]), np.ones(1), {})
 
-    def __repr__(self) -> str:
-        shown = [] if self.link == "logit" else ['link="probit"']
-        shown += [] if self.weight is None else [f"weight={self.weight!r}"]
-        return f"Bernoulli({', '.join(shown)})"
+    @property
+    def options(self) -> dict[str, Any]:
+        """See `Likelihood.options`."""
+        return ({} if self.link == "logit" else {"link": self.link}) | super().options
 
 
 class Binomial(Likelihood):

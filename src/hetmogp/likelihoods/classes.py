@@ -101,10 +101,11 @@ class Classes(Likelihood):
         )
         return (plain if kept else labels)[np.asarray(y).astype(int)]
 
-    def __repr__(self) -> str:
-        shown = [] if self.classes is None else [f"classes={list(self.classes)}"]
-        shown += [] if self.weight is None else [f"weight={self.weight!r}"]
-        return f"{type(self).__name__}({', '.join(shown)})"
+    @property
+    def options(self) -> dict[str, Any]:
+        """See `Likelihood.options`."""
+        classes = {} if self.classes is None else {"classes": list(self.classes)}
+        return classes | ({} if self.weight is None else {"weight": self.weight})
 
 
 class Categorical(Classes):

@@ -111,16 +111,20 @@ class FromDistribution(Likelihood):
         """See `Likelihood.valid`."""
         return np.asarray(self._typical().support(y))
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What to call `from_distribution` with; see `Likelihood.options`."""
+        links = {name: link for name, link in self.named_links if name not in dict(self.fixed)}
+        return {"distribution": self.distribution, "links": links} | super().options
+
     def __repr__(self) -> str:
-        fixed = dict(self.fixed)
-        links = ", ".join(f"{n!r}: {link.name!r}" for n, link in self.named_links if n not in fixed)
-        others = [f"{name}={value:g}" for name, value in fixed.items()]
-        if self.weight is not None:
-            others.append(f"weight={self.weight!r}")
-        if not self.is_default:
-            others.append(f"latent={self.latent}")
-        shown = [f"from_distribution({self.distribution.__name__}", f"{{{links}}}", *others]
-        return ", ".join(shown) + ")"
+        distribution, links, *others = self.options.items()
+        named = ", ".join(f"{name!r}: {link.name!r}" for name, link in links[1].items())
+        shown = [f"{n}={v:g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in others]
+        return (
+            ", ".join([f"from_distribution({distribution[1].__name__}", f"{{{named}}}", *shown])
+            + ")"
+        )
 
 
 def from_distribution(

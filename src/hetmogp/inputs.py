@@ -8,7 +8,10 @@ import pandas as pd
 
 from .columns import Column, describe
 
-__all__ = ["input_of", "read_inputs", "refuse_duplicates", "restored", "split_inputs"]
+__all__ = ["grid", "input_of", "read_inputs", "refuse_duplicates", "restored", "split_inputs"]
+
+
+LARGEST_GRID = 5_000_000
 
 
 def split_inputs(
@@ -161,6 +164,23 @@ def _described(frame: pd.DataFrame, what: str) -> list[Column]:
 def restored(table: np.ndarray, columns: Sequence[Column]) -> pd.DataFrame:
     """A table of numbers as the user would have written it, with dates and labels."""
     return pd.DataFrame({c.name: c.decode(table[:, j]) for j, c in enumerate(columns)})
+
+
+def grid(columns: Sequence[Column], ends: np.ndarray, n: int) -> np.ndarray:
+    """Every combination of n values per input between its ends, and of every label."""
+    sides = [
+        np.arange(len(c.levels), dtype=float)
+        if c.kind == "category"
+        else np.linspace(end[0], end[1], n)
+        for c, end in zip(columns, ends.T, strict=True)
+    ]
+    rows = int(np.prod([len(side) for side in sides], dtype=float))
+    if rows > LARGEST_GRID:
+        raise ValueError(
+            f"a grid of {n} points per input has {rows:,} rows for {len(columns)} inputs, more "
+            f"than {LARGEST_GRID:,}; take fewer points, or predict at a table of your own"
+        )
+    return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(rows, len(columns))
 
 
 def refuse_duplicates(what: str, found: list[str], needed: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from .bound import Parameters, Rules, parameter_functions
@@ -32,12 +33,13 @@ from .fitting import (
     run_svi,
     run_vem,
 )
-from .inputs import read_inputs, restored
+from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
 from .likelihoods import Categorical
 from .linalg import session
-from .prediction import Prediction, latents_at
+from .prediction import OutputPrediction, Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
+from .summary import Summary
 from .tables import Dataset, argument_values, name_outputs, read, same_index
 from .variational import Factors
 
@@ -112,7 +114,7 @@ class HetMOGP(BaseEstimator):
             outputs share only what the data asks for.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
             hyperparameters where they start and only finds q(u).
-        tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 1e-3) that
+        tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 5e-4) that
             gains less is the sign of convergence.
         restarts: how many starts to try; the best bound is kept. One by default: in trials on the
             paper's problem all starts ended at the same bound.
@@ -508,8 +510,10 @@ class HetMOGP(BaseEstimator):
 
     # -- scoring -----------------------------------------------------------------------------------
 
-    def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
-        """The log predictive density of every observed value, by output."""
+    def _at_observations(
+        self, X: Any, Y: Any
+    ) -> dict[str, tuple[OutputPrediction, np.ndarray, np.ndarray]]:
+        """Of each output with any: its prediction at its observed values, those, and their rows."""
         check_is_fitted(self, "elbo_")
         data = read(self.likelihoods_, X, Y, self.columns_)
         result = {}
@@ -517,13 +521,20 @@ class HetMOGP(BaseEstimator):
             data.names, data.inputs, data.values, data.given, strict=True
         ):
             seen = ~np.isnan(y)
-            result[name] = np.empty(0)
             if seen.any():
                 here = {argument: column[seen] for argument, column in given.items()}
-                values = self.likelihoods_[name].decode(y[seen])
-                prediction = self._predict(inputs[seen], [name], {name: here})
-                result[name] = prediction[name].log_prob(values)
+                prediction = self._predict(inputs[seen], [name], {name: here})[name]
+                values = prediction.likelihood.decode(y[seen])
+                result[name] = prediction, values, np.flatnonzero(seen)
         return result
+
+    def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
+        """The log predictive density of every observed value, by output."""
+        found = self._at_observations(X, Y)
+        return {
+            name: found[name][0].log_prob(found[name][1]) if name in found else np.empty(0)
+            for name in self.output_names_
+        }
 
     def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
         """Negative log predictive density: the mean over observed values, per output.
@@ -541,7 +552,24 @@ class HetMOGP(BaseEstimator):
             raise ValueError("Y has no observed value to score")
         return float(np.mean(densities))
 
-    # -- keeping -----------------------------------------------------------------------------------
+    def grid(self, n: int = 100) -> pd.DataFrame:
+        """Inputs to predict at: n values per input over the range of the data, and every label."""
+        check_is_fitted(self, "elbo_")
+        return restored(grid(self.columns_, self.input_range_, n), self.columns_)
+
+    # -- showing and keeping -----------------------------------------------------------------------
+
+    def summary(self) -> Summary:
+        """Outputs, parameter functions, latents and what they share, as tables; print it."""
+        check_is_fitted(self, "elbo_")
+        return Summary(self)
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the summary once fitted, scikit-learn's diagram before."""
+        return self.summary()._repr_html_() if hasattr(self, "elbo_") else estimator_html_repr(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to one file, which `hetmogp.load` reads; see `storage`."""

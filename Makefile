@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo test lint stress bench results calibration discovery clean
+.PHONY: install peers demo test lint docs stress bench results calibration discovery clean
 
 install: $(READY)
 
@@ -30,6 +30,9 @@ lint: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n 2
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 stress: $(READY)
 	$(BIN)/python benchmarks/stress.py --fits 200
 
@@ -38,7 +41,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/speed.py --out docs
 
 results: $(READY)
-	$(BIN)/python benchmarks/gap.py --seeds 10
+	$(BIN)/hetmogp experiment gap --seeds 10 --out docs/images
 	$(BIN)/python benchmarks/london.py --splits 5
 
 calibration: $(READY)
@@ -48,4 +51,4 @@ discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2
 
 clean:
-	rm -rf $(VENV) .venv-peers demo .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-peers demo experiments site .mypy_cache .ruff_cache

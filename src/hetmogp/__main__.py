@@ -1,0 +1,5 @@
+"""`python -m hetmogp` is the command line."""
+
+from .cli import app
+
+app()

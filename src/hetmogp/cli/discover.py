@@ -1,0 +1,72 @@
+"""`hetmogp discover`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import Json, Seed, app, fail, one_clear_line, print_json
+from .files import columns_of, read_table, split_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@app.command()
+def discover(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
+    inputs: Annotated[str, typer.Option(help="The input columns, separated by commas.")],
+    outputs: Annotated[
+        str | None,
+        typer.Option(help="The columns to look at, separated by commas; the others by default."),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Find a likelihood for each output: what the column admits, scored on held-out rows.
+
+    Example: hetmogp discover sales.csv --inputs lat,lon --outputs price,flat
+    """
+    with one_clear_line():
+        table = read_table(data)
+        X = columns_of(table, split_names(inputs), data)
+        others = [column for column in table.columns if column not in X]
+        named = split_names(outputs) if outputs is not None else others
+        if not named:
+            fail(f"{data} has no column beside the inputs")
+        for name in named:
+            if name in X:
+                fail(f"{name!r} is named as an input and as an output")
+        Y = columns_of(table, named, data)
+        from ..discovery import discover
+
+        found = discover(X, Y, seed=seed)
+        if as_json:
+            print_json(found.table.to_dict("records"))
+        else:
+            show(found.table)
+
+
+def show(table: "pd.DataFrame") -> None:
+    """The table of a discovery, one block per output."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading, side in (
+        *(("output", "left"), ("likelihood", "left"), ("log density", "right")),
+        *(("behind", "right"), ("error", "right"), ("why", "left")),
+    ):
+        shown.add_column(heading, justify=side, no_wrap=heading != "why")  # type: ignore[arg-type]
+    last = None
+    for row in table.to_dict("records"):
+        name = row["output"] if row["output"] != last else ""
+        if name and last is not None:
+            shown.add_row()
+        last = row["output"]
+        numbers = [row[key] for key in ("log_density", "behind", "error")]
+        kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
+        cells = [name, kind, *("" if n != n else f"{n:.3f}" for n in numbers), row["reason"]]
+        shown.add_row(*(Text(str(cell)) for cell in cells))
+    Console().print(shown)

@@ -1,0 +1,175 @@
+"""`hetmogp fit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from .app import Json, Seed, app, fail, one_clear_line, print_json
+from .files import columns_of, read_table, split_names, will_write
+from .words import kernel_from, output_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..model import HetMOGP
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
+    inputs: Annotated[str, typer.Option(help="The input columns, separated by commas.")],
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME:LIKELIHOOD with any :OPTION=VALUE; repeat for more outputs. Without a "
+            "likelihood, or with auto, one is found. Without any, all other columns are outputs.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Where to save the model; beside the data, as .hetmogp, by default."),
+    ] = None,
+    latents: Annotated[int, typer.Option(min=1, help="Q, the number of latent processes.")] = 3,
+    rank: Annotated[int, typer.Option(min=1, help="R, how many copies of each are mixed.")] = 1,
+    kernel: Annotated[
+        str, typer.Option(help="Such as matern32, or rbf+periodic:period=7d:active_dims=date.")
+    ] = "rbf",
+    inducing: Annotated[
+        int | None, typer.Option(min=1, help="How many inducing inputs; at most 100 by default.")
+    ] = None,
+    prior: Annotated[
+        Literal["lmc", "independent"], typer.Option(help="Share latents, or one per function.")
+    ] = "lmc",
+    method: Annotated[
+        Literal["auto", "vem", "svi"], typer.Option(help="Full batches, or mini-batches.")
+    ] = "auto",
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a mini-batch.")] = 500,
+    max_iter: Annotated[
+        int | None, typer.Option(min=0, help="The most rounds (vem) or steps (svi).")
+    ] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="Nats per value; a smaller gain is convergence.")
+    ] = None,
+    restarts: Annotated[int | None, typer.Option(min=1, help="How many starts to try.")] = None,
+    dtype: Annotated[Literal["float64", "float32"], typer.Option(help="Of all numbers.")] = (
+        "float64"
+    ),
+    holdout: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.9, help="The share of rows kept from the fit, to score it on."),
+    ] = 0.0,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fit one model to the columns of a table, and save it.
+
+    Inputs may be numbers, dates (as 2024-05-31) and labels. Empty cells of outputs were not
+    observed. Options of likelihoods follow colons; several labels are separated by |.
+
+    Examples:
+    hetmogp fit sales.csv --inputs lat,lon --output flat:bernoulli --output log_price:hetgaussian
+
+    hetmogp fit visits.csv --inputs date,site --output cases:poisson:exposure=population
+    --output grade:ordinal:classes='low|mid|high' --kernel 'rbf*periodic:period=7d'
+
+    hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
+    """
+    with one_clear_line():
+        table = read_table(data)
+        X = columns_of(table, split_names(inputs), data)
+        target = data.with_suffix(".hetmogp") if model is None else model
+        will_write(target)
+        named = _outputs(output, table, X, data)
+        of_kernel = None if kernel.strip().lower() == "rbf" else kernel_from(kernel)
+        from ..model import HetMOGP
+
+        estimator = HetMOGP(
+            named,
+            kernel=of_kernel,
+            latents=latents,
+            rank=rank,
+            inducing=inducing,
+            prior=prior,
+            method=method,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            tol=tol,
+            restarts=restarts,
+            dtype=dtype,
+            seed=seed,
+        )
+        rows = _split(len(table), holdout, seed)
+        Y = table.drop(columns=list(X.columns))
+        estimator.fit(X[~rows].reset_index(drop=True), Y[~rows].reset_index(drop=True))
+        estimator.save(target)
+        scores = None
+        if rows.any():
+            from ..scoring import evaluate
+
+            scores = evaluate(
+                estimator, X[rows].reset_index(drop=True), Y[rows].reset_index(drop=True)
+            )
+        _tell(estimator, target, scores, as_json)
+        if estimator.interrupted_:
+            raise typer.Exit(130)
+
+
+def _outputs(
+    words: list[str] | None, table: "pd.DataFrame", X: "pd.DataFrame", data: Path
+) -> dict[str, Any]:
+    """The likelihood of each output, "auto" where it is to be found."""
+    if not words:
+        named: dict[str, Any] = {name: "auto" for name in table.columns if name not in X}
+        if not named:
+            fail(f"{data} has no column beside the inputs")
+        return named
+    named = {}
+    for one in words:
+        name, likelihood = output_from(one)
+        if name in named:
+            fail(f"output {name!r} is named twice")
+        if name in X:
+            fail(f"{name!r} is named as an input and as an output")
+        if name not in table.columns:
+            fail(f"{data} has no column {name!r}; it has {', '.join(table.columns)}")
+        named[name] = likelihood
+    return named
+
+
+def _split(N: int, share: float, seed: int) -> Any:
+    """Which of N rows are held out."""
+    import numpy as np
+
+    held = np.zeros(N, bool)
+    held[np.random.default_rng(seed).permutation(N)[: round(share * N)]] = True
+    return held
+
+
+def _tell(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:
+    summary = model.summary()
+    if as_json:
+        content = {
+            "model": str(target),
+            "bound": model.elbo_,
+            "converged": model.converged_,
+            "interrupted": model.interrupted_,
+            "iterations": model.n_iter_,
+            "method": model.method_,
+            "seconds": model.fit_seconds_,
+            "outputs": {
+                name: {"likelihood": repr(of), "observed": model.n_observed_[name], **of.constants}
+                for name, of in model.likelihoods_.items()
+            },
+            "latents": summary.latents.to_dict("index"),
+            "shares": summary.shares.to_dict("index"),
+            "correlation": summary.correlation.to_dict("index"),
+        }
+        if scores is not None:
+            content["holdout"] = scores.to_dict("index")
+        print_json(content)
+        return
+    typer.echo(summary)
+    if scores is not None:
+        typer.echo(f"\nheld-out rows\n{scores.to_string(float_format='{:.3f}'.format, na_rep='')}")
+    typer.echo(f"\nmodel: {target}")

@@ -1,0 +1,38 @@
+"""`hetmogp score`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import Json, app, one_clear_line, print_json
+from .files import load_model, read_for
+
+
+@app.command()
+def score(
+    model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file with inputs and outputs.")],
+    interval: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="Whose coverage is measured.")
+    ] = 0.9,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a table: of each output the negative log predictive density and more.
+
+    Lower is better. coverage is the share of values inside their intervals (of counts and other
+    whole numbers it may well be more than was asked for); rmse is the error of the mean, accuracy
+    the share of classes that were the most probable one.
+
+    Example: hetmogp score sales.hetmogp test.csv
+    """
+    with one_clear_line():
+        fitted = load_model(model)
+        X, Y = read_for(fitted, data)
+        from ..scoring import evaluate
+
+        found = evaluate(fitted, X, Y, interval)
+        if as_json:
+            print_json(found.to_dict("index"))
+        else:
+            typer.echo(found.to_string(float_format="{:.3f}".format, na_rep=""))

@@ -1,0 +1,122 @@
+"""How well a model predicts values: densities, coverage, errors, and where values fall."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .likelihoods import Bernoulli, Categorical, Classes, VonMises, ZeroOneInflatedBeta
+from .model import HetMOGP
+from .prediction import OutputPrediction
+from .tables import observe
+
+__all__ = ["evaluate", "pit", "reliability", "transforms"]
+
+BINS = 10  # of a reliability curve
+
+
+def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame:
+    """A table of scores, one row per output and one for all ("global").
+
+    Args:
+        model: a fitted model.
+        X: inputs, as for `fit`.
+        Y: outputs, as for `fit`.
+        level: of the intervals whose coverage is measured.
+
+    Returns:
+        values: how many were observed.
+        nlpd: the mean negative log predictive density of a value; "global" is the sum.
+        coverage: the share of values inside their central interval. Of whole numbers it may well be
+            more than `level`, as intervals end at whole numbers too.
+        rmse: the root mean squared error of the predictive mean, for numbers.
+        accuracy: the share of values that were the most probable, for classes and yes or no.
+
+    Lifetimes that were not seen to end have a density, and no part in coverage and error.
+    """
+    rows: dict[str, dict[str, float]] = {
+        name: {"values": 0} for name in (*model.output_names_, "global")
+    }
+    for name, (prediction, y, _) in model._at_observations(X, Y).items():
+        likelihood = prediction.likelihood
+        row = rows[name]
+        row |= {"values": len(y), "nlpd": float(-np.mean(prediction.log_prob(y)))}
+        ended = prediction.given.get("event", np.ones(len(y))) > 0
+        if isinstance(likelihood, Classes):
+            best = likelihood.decode(prediction.probabilities.argmax(axis=1))
+            row["accuracy"] = float(np.mean(best == y))
+        elif isinstance(likelihood, Bernoulli):
+            row["accuracy"] = float(np.mean((prediction.mean > 0.5) == (y > 0.5)))
+        elif ended.any():
+            miss = y - prediction.mean
+            if isinstance(likelihood, VonMises):
+                miss = np.angle(np.exp(1j * miss))
+            row["rmse"] = float(np.sqrt(np.mean(miss[ended] ** 2)))
+            lower, upper = prediction.interval(level)
+            inside = (y >= lower) & (y <= upper)
+            if isinstance(likelihood, VonMises):
+                inside |= (y + 2 * np.pi <= upper) | (y - 2 * np.pi >= lower)
+            row["coverage"] = float(np.mean(inside[ended]))
+    table = pd.DataFrame.from_dict(rows, orient="index").reindex(
+        columns=["values", "nlpd", "coverage", "rmse", "accuracy"]
+    )
+    table.loc["global", "nlpd"] = table["nlpd"][model.output_names_].sum(skipna=False)
+    table.loc["global", "values"] = table["values"].sum()
+    return table.astype({"values": int}).rename_axis("output")
+
+
+def pit(model: HetMOGP, X: Any, Y: Any) -> dict[str, np.ndarray]:
+    """The `transforms` of every output that has an order; yes/no outputs say nothing that way."""
+    return {
+        name: transforms(prediction, y)
+        for name, (prediction, y, _) in model._at_observations(X, Y).items()
+        if not isinstance(prediction.likelihood, Categorical | Bernoulli)
+    }
+
+
+def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
+    """Where each value falls in its predictive distribution: uniform if predictions are right.
+
+    The probability integral transform P(Y ≤ y), spread at random (from a fixed seed) over what has
+    a probability of its own and over what a censored time may have been. For a likelihood without a
+    distribution function, the rank among samples.
+    """
+    likelihood = prediction.likelihood
+    # Not a seed that the values themselves may have come from, and another for each output.
+    seed = [1933, zlib.crc32(prediction.name.encode())]
+    chance = np.random.default_rng(seed).uniform(size=len(y))
+    if not likelihood.has_cdf:  # at random where samples tie
+        draws = prediction.sample(200)
+        below, same = (draws < y).sum(axis=0), (draws == y).sum(axis=0)
+        u = (below + chance * (same + 1)) / (len(draws) + 1)
+    else:
+        u = prediction.cdf(y)
+        heavy = np.full(len(u), likelihood.discrete)  # has a probability of its own
+        if isinstance(likelihood, ZeroOneInflatedBeta):
+            heavy = np.isin(y, (0.0, 1.0))
+        if heavy.any():
+            u = u - np.where(heavy, chance * np.exp(prediction.log_prob(y)), 0.0)
+        u = np.clip(u, 0.0, 1.0)
+    censored = prediction.given.get("event", np.ones(len(u))) == 0
+    return np.where(censored, u + chance * (1.0 - u), u)  # a time that is only known to be longer
+
+
+def reliability(
+    prediction: OutputPrediction, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of classes, in groups of one size: probability, observed share, and 95% of chance."""
+    p = prediction.probabilities
+    codes = observe(prediction.name, prediction.likelihood, y)[1]
+    hit = codes[:, None] == np.arange(p.shape[1])
+    if isinstance(prediction.likelihood, Bernoulli):
+        p, hit = p[:, 1:], hit[:, 1:]  # the other class says the same
+    order = np.argsort(p, axis=None)
+    groups = np.array_split(order, max(1, min(BINS, p.size // 10)))
+    p, hit = p.reshape(-1), hit.reshape(-1)
+    reach = [1.96 * np.sqrt(np.sum(p[g] * (1.0 - p[g]))) / len(g) for g in groups]
+    return (
+        np.array([p[g].mean() for g in groups]),
+        np.array([hit[g].mean() for g in groups]),
+        np.array(reach),
+    )

@@ -139,7 +139,7 @@ def draw(problem: MissingGap, joint: HetMOGP, alone: HetMOGP, target: Path) -> N
             if output == "binary":
                 plots.shade(*GAP, ax=ax)
             plots.observations(problem.X[output], problem.Y[output], ax=ax)
-            plots.posterior(model, output, grid, ax=ax)
+            plots.posterior(model, output, grid, legend=False, ax=ax)
             ax.plot(grid, f1 if output == "real" else 1 / (1 + np.exp(-f2)), **truth)
             if output == "binary":
                 title += f"\nNLPD in the gap {nlpd_in_gap(model, problem):.3f}"

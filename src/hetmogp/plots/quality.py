@@ -1,0 +1,155 @@
+"""Pictures of how good a model is: calibration, and what sharing gained."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from scipy.stats import kstwo
+from sklearn.utils.validation import check_is_fitted
+
+from ..curves import likelihood_of
+from ..likelihoods import Bernoulli, Categorical
+from ..model import HetMOGP
+from ..scoring import reliability, transforms
+from .canvas import DATA, INK, SERIES, canvas
+
+__all__ = ["calibration", "comparison"]
+
+NOMINAL = np.linspace(0.0, 1.0, 101)  # coverages that are looked at
+
+
+def calibration(
+    model: HetMOGP,
+    X: Any,
+    Y: Any,
+    *,
+    outputs: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Are predictions as sure as they should be? On the diagonal they are.
+
+    A line per output: which share of its values lies in the central interval of each nominal
+    coverage, by probability integral transforms (spread at random, from a fixed seed, over what has
+    a probability of its own and over what a censored time may have been). A calibrated output
+    leaves the grey band somewhere in one picture of twenty.
+
+    Central intervals say nothing about a yes/no or Categorical output: for these the dots are
+    groups of predictions, the predicted probability across and the observed share up, with bars for
+    what chance allows 95 times in 100.
+
+    Args:
+        model: a fitted model.
+        X: inputs, best those of values that were not fitted.
+        Y: their outputs.
+        outputs: which to draw; all that were observed by default.
+        ax: where to draw.
+    """
+    check_is_fitted(model, "elbo_")
+    chosen = list(model.output_names_ if outputs is None else outputs)
+    for name in chosen:
+        likelihood_of(model, name)
+    seen = {n: found for n, found in model._at_observations(X, Y).items() if n in chosen}
+    if not seen:
+        raise ValueError(f"Y has no observed value of {', '.join(map(str, chosen))}")
+    axes, own = canvas(ax, (7.4, 5.0))
+    ordered = [n for n in seen if not isinstance(model.likelihoods_[n], Bernoulli | Categorical)]
+    _chance([len(seen[name][1]) for name in ordered], axes)
+    axes.plot([0, 1], [0, 1], color="black", lw=1, ls="--", zorder=2)
+    for k, (name, (prediction, y, _)) in enumerate(seen.items()):
+        look: dict[str, Any] = {
+            "color": SERIES[k % len(SERIES)],
+            "label": f"{name} (n = {len(y)})",
+        }
+        if name in ordered:
+            inside = np.abs(2.0 * transforms(prediction, y) - 1.0)
+            covered = np.searchsorted(np.sort(inside), NOMINAL, side="right") / len(inside)
+            style = ("-", "--", ":", "-.")[k // len(SERIES) % 4]
+            axes.plot(NOMINAL, covered, lw=1.8, ls=style, **look)
+        else:
+            p, share, reach = reliability(prediction, y)
+            axes.errorbar(p, share, reach, fmt="o:", ms=4, lw=1, capsize=2, **look)
+    across, up = [], []
+    if ordered:
+        across, up = ["nominal coverage"], ["observed coverage"]
+    if len(ordered) < len(seen):
+        across, up = [*across, "predicted probability"], [*up, "observed share"]
+    axes.set(xlabel=" / ".join(across), ylabel=" / ".join(up), xlim=(0, 1), ylim=(0, 1))
+    if own:
+        axes.figure.legend(loc="outside right upper", frameon=False)
+    else:
+        axes.legend(loc="upper left", frameon=False, fontsize="small")
+    return axes
+
+
+def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | None = None) -> Axes:
+    """What sharing gained: the NLPD of a joint model less that of another, for each output.
+
+    The bars are standard errors of the mean difference over the same values; left of zero the
+    joint model predicted better. The NLPDs themselves are written beside.
+
+    Args:
+        joint: a fitted model.
+        alone: another with the same outputs, such as `independent` ones.
+        X: inputs, best those of values that were not fitted.
+        Y: their outputs.
+        ax: where to draw.
+    """
+    check_is_fitted(joint, "elbo_")
+    check_is_fitted(alone, "elbo_")
+    if set(joint.output_names_) != set(alone.output_names_):
+        raise ValueError(
+            f"the models have different outputs: {', '.join(joint.output_names_)} and "
+            f"{', '.join(alone.output_names_)}"
+        )
+    ours, theirs = joint._log_densities(X, Y), alone._log_densities(X, Y)
+    names = [name for name in joint.output_names_ if ours[name].size]
+    if not names:
+        raise ValueError("Y has no observed value to score")
+    axes, _ = canvas(ax, (7.5, 1.6 + 0.5 * len(names)))
+    axes.axvline(0.0, color="black", lw=1, ls="--", zorder=1)
+    columns = ((34, "joint", ours), (104, "independent", theirs))  # points right of the axes
+    beside: dict[str, Any] = {
+        "textcoords": "offset points",
+        "ha": "center",
+        "annotation_clip": False,
+    }
+    for k, name in enumerate(names):
+        difference = theirs[name] - ours[name]
+        error = _standard_error(difference)
+        colour = INK if difference.mean() <= 0 else SERIES[5]
+        axes.errorbar(difference.mean(), k, xerr=error, fmt="o", color=colour, capsize=3)
+        for right, _, densities in columns:
+            text, at = f"{-densities[name].mean():.3f}".replace("-", "−"), (right, 0)
+            place = ("axes fraction", "data")
+            axes.annotate(text, (1, k), at, xycoords=place, va="center", **beside)
+    for right, head, _ in columns:
+        axes.annotate(head, (1, 1), (right, 4), xycoords="axes fraction", color=DATA, **beside)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.margins(x=0.1)
+    axes.set_xlabel(
+        "NLPD, joint − independent (nats per value, ± standard error)\n← joint is better"
+    )
+    return axes
+
+
+def _chance(counts: Sequence[int], ax: Axes) -> None:
+    """Where 95% of whole curves of n values would stay, by Kolmogorov and Smirnov.
+
+    Where outputs differ much in size, for the smallest and the largest.
+    """
+    if not counts:
+        return
+    fewest, most = min(counts), max(counts)
+    for n in (fewest, most) if most > 2 * fewest else (fewest,):
+        reach = kstwo.ppf(0.95, n)
+        lower, upper = np.clip(NOMINAL - reach, 0, 1), np.clip(NOMINAL + reach, 0, 1)
+        ax.fill_between(
+            NOMINAL, lower, upper, color="#808080", alpha=0.2, lw=0, label=f"95% by chance, n = {n}"
+        )
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Of the mean; zero where there is one value only."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

@@ -1,0 +1,126 @@
+"""What a reader should be warned of, in words."""
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from ..fitting import JITTER
+from ..kernels import Kernel
+from ..linalg import session
+from ..model import HetMOGP
+
+__all__ = ["notes"]
+
+FEW_VALUES = 20
+IDLE = 0.01  # of every function's variance: a latent that matters less is not looked at
+CROWDED = 0.9999  # correlation of neighbouring inducing inputs beyond which half of them would do
+SPARSE = 0.5  # and below which there are too few of them
+APART = 0.1  # correlation with other outputs below which nothing is shared
+
+
+def notes(model: HetMOGP, scores: pd.DataFrame | None = None, level: float = 0.9) -> list[str]:
+    """Warnings about a fitted model, each a sentence or two.
+
+    Args:
+        model: a fitted model.
+        scores: from `scoring.evaluate`, where there is data.
+        level: of the coverage in `scores`.
+    """
+    return [
+        *_about_the_fit(model),
+        *_about_inducing_inputs(model),
+        *_about_sharing(model),
+        *([] if scores is None else _about_coverage(scores, level)),
+    ]
+
+
+def _about_the_fit(model: HetMOGP) -> list[str]:
+    found = []
+    if model.interrupted_:
+        found.append(
+            f"The fit was interrupted after {model.n_iter_} iterations; the bound would still rise."
+        )
+    elif not model.converged_:
+        found.append(
+            f"The fit has not converged: it stopped at {model.n_iter_} iterations. Raise max_iter; "
+            "until then intervals and lengthscales are provisional."
+        )
+    if model._learned.jitter > 10 * JITTER[model.dtype]:
+        found.append(
+            f"A jitter of {model._learned.jitter:g} was needed to factorise the covariance of the "
+            "inducing inputs; fewer inducing inputs would be safer."
+        )
+    for name, n in model.n_observed_.items():
+        if n < FEW_VALUES:
+            found.append(
+                f"Output {name} has only {n} observed values; what is said of it is vague."
+            )
+    return found
+
+
+def _about_inducing_inputs(model: HetMOGP) -> list[str]:
+    """Whether neighbouring inducing inputs repeat each other, or leave holes between them."""
+    if all(column.kind == "category" for column in model.columns_):
+        return []  # inducing inputs are the labels themselves
+    prior = model._learned.parameters.prior
+    shares = model.summary().shares.to_numpy()
+    found = []
+    for q, (kernel, Z) in enumerate(zip(prior.kernels, np.asarray(prior.Z), strict=True)):
+        if len(Z) < 3 or shares[:, q].max() < IDLE:
+            continue
+        nearest = _nearest(kernel, Z, model.dtype)
+        if np.median(nearest) > CROWDED:
+            found.append(
+                f"The inducing inputs of latent u{q} are crowded: half of the {len(Z)} are "
+                f"correlated by more than {CROWDED} with a neighbour. Half as many would fit as "
+                "well and faster."
+            )
+        elif np.median(nearest) < SPARSE:
+            found.append(
+                f"The inducing inputs of latent u{q} are sparse for its lengthscale: half of the "
+                f"{len(Z)} are correlated by less than {SPARSE} with any other. It may have finer "
+                "structure than they can show; raise inducing."
+            )
+    return found
+
+
+def _nearest(kernel: Kernel, Z: np.ndarray, dtype: str) -> np.ndarray:
+    """The largest correlation of each inducing input with another."""
+    with session(dtype):
+        z = jnp.asarray(Z)
+        K, scale = np.asarray(kernel.matrix(z, z), float), np.asarray(kernel.diag(z), float)
+    unit = np.sqrt(np.maximum(scale, 1e-30))
+    correlation = K / np.outer(unit, unit)
+    np.fill_diagonal(correlation, -np.inf)
+    return correlation.max(axis=1)
+
+
+def _about_sharing(model: HetMOGP) -> list[str]:
+    if len(model.output_names_) < 2:
+        return []
+    if model.prior == "independent":
+        return [
+            "Nothing is shared: the model has one process per parameter function (independent)."
+        ]
+    return [
+        f"Output {name} gains nothing from the others: its parameter functions are correlated with "
+        f"theirs by at most {most:.2f}. A model of its own would say the same."
+        for name, most in model.summary().sharing.items()
+        if most < APART
+    ]
+
+
+def _about_coverage(scores: pd.DataFrame, level: float) -> list[str]:
+    """Whether intervals hold clearly fewer or more values than they should."""
+    found = []
+    for name, row in scores.iterrows():
+        n, share = row["values"], row["coverage"]
+        if n < 30 or np.isnan(share):
+            continue
+        by = (share - level) / np.sqrt(level * (1 - level) / n)
+        if by < -3:
+            found.append(
+                f"Intervals of {name} are too narrow: {share:.0%} of the values lie in the "
+                f"{level:.0%} intervals."
+            )
+    return found

@@ -1,0 +1,201 @@
+"""The page itself: a template, tables, and plotly's code inside it, so that nothing is fetched."""
+
+import os
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+from sklearn.utils.validation import check_is_fitted
+
+from .. import __version__
+from ..model import HetMOGP
+from ..scoring import evaluate, pit
+from ..tables import read
+from . import figures
+from .notes import notes
+
+__all__ = ["write"]
+
+LEVEL = 0.9
+CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+}
+
+
+def write(
+    model: HetMOGP,
+    path: str | os.PathLike,
+    X: Any = None,
+    Y: Any = None,
+    *,
+    title: str = "A heterogeneous multi-output model",
+) -> list[str]:
+    """Write a report about a fitted model: one HTML file that needs nothing else.
+
+    Args:
+        model: a fitted model.
+        path: the file to write; it is written beside and renamed.
+        X: inputs of data to show and to score the model on, as for `fit`.
+        Y: its outputs.
+        title: of the page.
+
+    Returns:
+        The warnings it contains.
+    """
+    check_is_fitted(model, "elbo_")
+    if (X is None) != (Y is None):
+        raise ValueError("X and Y belong together: give both, or neither")
+    data = None if X is None else read(model.likelihoods_, X, Y, model.columns_)
+    scores = None if X is None else evaluate(model, X, Y, LEVEL)
+    warnings = notes(model, scores, LEVEL)
+    content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    page = content.substitute(
+        title=escape(title),
+        plotly=get_plotlyjs(),
+        lead=_lead(model),
+        facts=_facts(model),
+        warnings=_warnings(warnings),
+        fit=_quality(model, X, Y, scores),
+        sharing=_sharing(model),
+        outputs="".join(_output(model, name, data) for name in model.output_names_),
+        learning=_learning(model),
+        version=__version__,
+    )
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return warnings
+
+
+def _lead(model: HetMOGP) -> str:
+    """What was modelled, in a sentence."""
+    outputs = ", ".join(
+        f"<b>{escape(name)}</b> ({escape(of.kind)})" for name, of in model.likelihoods_.items()
+    )
+    inputs = ", ".join(
+        f"<b>{escape(c.name)}</b>"
+        + {"time": " (dates)", "duration": " (durations)", "category": " (labels)"}.get(c.kind, "")
+        for c in model.columns_
+    )
+    if len(model.likelihoods_) == 1:
+        return f"{outputs}: modelled as a function of {inputs}."
+    shared = "each by itself" if model.prior == "independent" else "together"
+    return f"{outputs}: modelled {shared}, as functions of {inputs}."
+
+
+def _facts(model: HetMOGP) -> str:
+    summary = model.summary()
+    facts = {
+        "observed values": f"{sum(model.n_observed_.values()):,}",
+        "outputs": len(summary.outputs),
+        "parameter functions": len(summary.functions),
+        "latents": len(summary.latents),
+        "inducing inputs": len(model.inducing_inputs_[0]),
+        "bound (nats)": f"{model.elbo_:,.1f}",
+        "state": "converged" if model.converged_ else "not converged",
+        "effort": summary.effort,
+    }
+    cells = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
+    return f'<dl class="facts">{"".join(cells)}</dl>'
+
+
+def _warnings(warnings: list[str]) -> str:
+    if not warnings:
+        return '<p class="fine">Nothing to warn of.</p>'
+    return "".join(f'<p class="warning">{escape(text)}</p>' for text in warnings)
+
+
+def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str:
+    if scores is None:
+        return (
+            "<p>No data was given with the model, so it was not scored. "
+            "Write the report with <code>--data</code> to see how well it predicts.</p>"
+        )
+    shown = scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
+    for column in shown.columns:
+        if column != "values":
+            form = "{:.0%}" if "interval" in column or column == "accuracy" else "{:.3f}"
+            shown[column] = [("" if v != v else form.format(v)) for v in shown[column]]
+    text = (
+        "<p>Over the data given with this report. NLPD is the mean negative log predictive density "
+        "of a value, lower being better; the last row is their sum. If the model was fitted to "
+        "these very data, new data will be predicted less well.</p>"
+    )
+    transforms = pit(model, X, Y)
+    picture = ""
+    if transforms:
+        caption = (
+            "Calibration: how many values lie in intervals of each size. Below the dotted line "
+            "intervals are too narrow, above it too wide."
+        )
+        picture = _figure("calibration", caption, figures.calibration(transforms))
+    return text + _table(shown) + picture
+
+
+def _sharing(model: HetMOGP) -> str:
+    summary = model.summary()
+    parts = []
+    if len(summary.functions) > 1:
+        parts += [
+            _figure(
+                "correlation",
+                "Correlation of the parameter functions, before their links, in the prior that was "
+                "learned. Far from zero between two outputs: what one shows informs the other.",
+                figures.correlation(summary.correlation),
+            ),
+            _figure(
+                "shares",
+                "Share of each parameter function's variance that comes from each latent.",
+                figures.shares(summary.shares),
+            ),
+        ]
+    return (
+        "".join(parts)
+        + _table(summary.latents)
+        + _table(summary.functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
+    )
+
+
+def _output(model: HetMOGP, name: str, data: Any) -> str:
+    likelihood = model.likelihoods_[name]
+    constants = ", ".join(f"{key} {value:.4g}" for key, value in likelihood.constants.items())
+    pictures = (
+        _figure(f"output-{model.output_names_.index(name)}-{k}", caption, figure)
+        for k, (caption, figure) in enumerate(figures.of_output(model, name, data))
+    )
+    beside = f"; {escape(constants)}" if constants else ""
+    return (
+        f"<h3>{escape(name)}</h3><p><code>{escape(repr(likelihood))}</code>, "
+        f"{model.n_observed_[name]:,} observed values{beside}</p>{''.join(pictures)}"
+    )
+
+
+def _learning(model: HetMOGP) -> str:
+    caption = "The evidence lower bound as learning went on."
+    options = {k: repr(v) for k, v in model.get_params(deep=False).items() if k != "likelihoods"}
+    table = pd.DataFrame({"value": options}).rename_axis("option")
+    return (
+        _figure("history", caption, figures.history(model))
+        + f"<details><summary>Options of the model</summary>{_table(table)}</details>"
+    )
+
+
+def _figure(key: str, caption: str, figure: go.Figure) -> str:
+    drawn = figure.to_html(full_html=False, include_plotlyjs=False, div_id=key, config=CONFIG)
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _table(table: pd.DataFrame) -> str:
+    text = table.rename_axis(None).to_html(border=0, justify="left", na_rep="")
+    return f'<div class="wide">{text}</div>'

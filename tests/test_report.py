@@ -1,0 +1,270 @@
+"""The report: what it says against the model, its warnings, and that a browser shows it offline."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hetmogp as hm
+from hetmogp import report
+from hetmogp.report import figures
+from hetmogp.report.notes import notes
+from hetmogp.scoring import evaluate, pit
+from hetmogp.tables import read
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+N = 90
+FAST = {"inducing": 10, "max_iter": 4, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    day = np.repeat(np.arange(N // 3), 3)
+    site = np.tile(["hill", "port", "<b>town"], N // 3)
+    f = np.sin(day / 4) + (site == "port")
+    X = pd.DataFrame({"date": pd.Timestamp("2024-05-01") + pd.to_timedelta(day, "D"), "site": site})
+    Y = pd.DataFrame(
+        {
+            "ozone": f + 0.3 * rng.standard_normal(N),
+            "alert": (rng.uniform(size=N) < 1 / (1 + np.exp(-2 * f))).astype(float),
+            "sky": np.array(["clear", "fog"])[(rng.uniform(size=N) < 0.5).astype(int)],
+        }
+    )
+    Y.loc[30:45, "ozone"] = np.nan
+    return X, Y
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    likelihoods = {"ozone": hm.Gaussian(), "alert": hm.Bernoulli(), "sky": hm.Categorical()}
+    return hm.HetMOGP(likelihoods, latents=2, **FAST | {"max_iter": 1}).fit(*table)
+
+
+@pytest.fixture(scope="module")
+def page(model, table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "air.html"
+    warnings = report.write(model, path, *table, title="Air & <weather>")
+    return path, path.read_text(encoding="utf-8"), warnings
+
+
+class Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.found and self.found[-1][0] not in ("script", "style"):
+            self.text.append(data)
+
+
+def test_the_page_says_what_the_model_says(page, model, table):
+    _, text, warnings = page
+    shown = " ".join(Tags(text).text)
+    assert "Air & <weather>" in shown  # escaped
+    for words in (f"{model.elbo_:,.1f}", "ozone.mean", "Categorical(classes=['clear', 'fog'])"):
+        assert words in shown
+    scores = evaluate(model, *table)
+    for name in ("ozone", "alert", "sky", "global"):
+        assert f"{scores.loc[name, 'nlpd']:.3f}" in shown
+    assert f"{scores.loc['ozone', 'coverage']:.0%}" in shown
+    assert warnings
+    for warning in warnings:
+        assert warning in shown
+
+
+def test_the_page_needs_nothing_else(page):
+    path, text, _ = page
+    for tag, attributes in Tags(text).found:
+        for key in ("src", "href"):
+            assert re.match(r"#|data:", attributes.get(key, "#")), (tag, attributes)
+    assert "default-src 'none'" in text  # and the browser is told to fetch nothing
+    assert [p.name for p in path.parent.iterdir()] == ["air.html"]
+
+
+def test_a_report_needs_no_data(model, tmp_path):
+    report.write(model, tmp_path / "r.html")
+    assert "was not scored" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="X and Y belong together"):
+        report.write(model, tmp_path / "r.html", X=[1.0])
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+def test_curves_are_the_models_one_for_each_label(model, table):
+    data = read(model.likelihoods_, *table, model.columns_)
+    ((caption, figure),) = figures.of_output(model, "ozone", data)
+    assert caption.startswith("ozone along date: mean and 90% interval")
+    means = [t for t in figure.data if t.mode == "lines" and t.showlegend is None]
+    assert [trace.name for trace in means] == ["<b>town", "hill", "port"]
+    port = means[2]
+    at = pd.DataFrame({"date": np.asarray(port.x), "site": "port"})
+    np.testing.assert_allclose(port.y, model.predict(at)["ozone"].mean)
+    lower, upper = model.predict(at)["ozone"].interval(0.9)
+    np.testing.assert_allclose(np.asarray(port.customdata).T, [lower, upper])
+    dots = [trace for trace in figure.data if trace.mode == "markers"]
+    assert sum(len(trace.y) for trace in dots) == model.n_observed_["ozone"]
+
+
+def test_classes_have_a_picture_at_each_label(model, table):
+    found = figures.of_output(model, "sky", read(model.likelihoods_, *table, model.columns_))
+    assert [caption.split(":")[0] for caption, _ in found] == [
+        f"sky along date at {place}" for place in ("<b>town", "hill", "port")
+    ]
+    clear, fog = (np.asarray(found[1][1].data[c].y) for c in (0, 1))
+    np.testing.assert_allclose(clear + fog, 1.0)
+
+
+def test_two_inputs_are_a_map_and_three_are_cut_through():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(rng.uniform(size=(40, 3)), columns=["a", "b", "c"])
+    Y = {"y": X["a"].to_numpy(), "kind": np.where(X["b"] > 0.5, "u", "v")}
+    options = {"latents": 1, "inducing": 8, "max_iter": 1, "progress": False}
+    likelihoods = {"y": hm.Gaussian(), "kind": hm.Categorical()}
+    two = hm.HetMOGP(likelihoods, **options).fit(X[["a", "b"]], Y)
+    data = read(two.likelihoods_, X[["a", "b"]], Y, two.columns_)
+    ((caption, figure),) = figures.of_output(two, "y", data)
+    heat = figure.data[0]
+    i, j = 7, 30
+    at = pd.DataFrame({"a": [heat.x[j]], "b": [heat.y[i]]})
+    np.testing.assert_allclose(heat.z[i, j], two.predict(at)["y"].mean[0])
+    assert caption.startswith("y over a and b")
+    ((_, figure),) = figures.of_output(two, "kind", data)
+    assert set(np.unique(figure.data[0].z)) <= {0.0, 1.0}
+    assert figure.data[0].colorbar.ticktext == ("u", "v")
+
+    three = hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(X, Y)
+    found = figures.of_output(three, "y", None)
+    assert [caption.split(":")[0] for caption, _ in found] == [f"y along {c}" for c in "abc"]
+    assert "Other inputs (b, c) are held at their median" in found[0][0]
+
+
+def test_calibration_is_the_share_of_values_inside(model, table):
+    transforms = pit(model, *table)
+    assert list(transforms) == ["ozone"]  # the others have no intervals to speak of
+    curve = figures.calibration(transforms).data[1]
+    k = int(np.argmin(np.abs(np.asarray(curve.x) - 0.9)))
+    share = evaluate(model, *table).loc["ozone", "coverage"]
+    assert curve.y[k] == pytest.approx(share, abs=0.02)
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """Two outputs with nothing in common, far more inducing inputs than needed."""
+    x = np.linspace(0, 1, 60)
+    rng = np.random.default_rng(0)
+    Y = {"wave": np.sin(12 * x) + 0.1 * rng.standard_normal(60), "line": 3 * x - 1}
+    return hm.HetMOGP({"wave": hm.Gaussian(), "line": hm.Gaussian()}, **FAST).fit(x, Y)
+
+
+def said(model, **changes):
+    """The warnings about a model of which something is changed, and then put back."""
+    before = {name: getattr(model, name) for name in changes}
+    for name, value in changes.items():
+        setattr(model, name, value)
+    try:
+        return " ".join(notes(model))
+    finally:
+        for name, value in before.items():
+            setattr(model, name, value)
+
+
+def test_warnings_follow_from_what_happened(apart):
+    assert "has not converged" in said(apart, converged_=False, interrupted_=False)
+    assert "converged" not in said(apart, converged_=True)
+    assert "was interrupted" in said(apart, interrupted_=True)
+    jittered = apart._learned._replace(jitter=1e-3)
+    assert "jitter of 0.001" in said(apart, _learned=jittered)
+    assert "has only 7 observed values" in said(apart, n_observed_={"wave": 7, "line": 60})
+
+
+def test_an_output_that_shares_nothing_is_named(apart):
+    none = apart.coregionalisation_ * np.eye(2)
+    assert "Output wave gains nothing from the others" in said(apart, coregionalisation_=none)
+    both = np.ones((3, 2, 2))
+    assert "gains nothing" not in said(apart, coregionalisation_=both)
+    assert "one process per parameter function" in said(apart, prior="independent")
+
+
+def test_crowded_and_sparse_inducing_inputs_are_told_apart(apart):
+    import equinox as eqx
+
+    def with_lengthscale(value):
+        parameters = apart._learned.parameters
+        scale = np.full(1, value)
+        parameters = eqx.tree_at(
+            lambda p: [k.lengthscale for k in p.prior.kernels], parameters, [scale] * 3
+        )
+        return apart._learned._replace(parameters=parameters)
+
+    assert "are crowded" in said(apart, _learned=with_lengthscale(100.0))
+    assert "are sparse" in said(apart, _learned=with_lengthscale(0.05))
+    text = said(apart, _learned=with_lengthscale(0.5))
+    assert "crowded" not in text
+    assert "sparse" not in text
+
+
+def test_intervals_that_are_too_narrow_are_named(apart):
+    scores = pd.DataFrame({"values": [100, 100], "coverage": [0.7, 0.88]}, index=["wave", "line"])
+    text = " ".join(notes(apart, scores))
+    assert "Intervals of wave are too narrow: 70%" in text
+    assert "Intervals of line" not in text
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; `make browser` installs it")
+def test_a_browser_shows_it_without_a_network(page):
+    from playwright.sync_api import sync_playwright
+
+    path, _, _ = page
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for width in (1280, 390):
+            said, asked = [], []
+            tab = browser.new_page(viewport={"width": width, "height": 844})
+            tab.on("console", lambda message, said=said: said.append(message.text))
+            tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+            tab.on("request", lambda request, asked=asked: asked.append(request.url))
+            tab.goto(path.as_uri())
+            tab.wait_for_selector(".js-plotly-plot .main-svg")
+            assert said == []
+            assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+            drawn = tab.locator(".js-plotly-plot").count()
+            assert drawn == tab.locator("figure").count() >= 8
+            assert (
+                tab.evaluate("document.documentElement.scrollWidth") <= width
+            )  # nothing sticks out
+
+            plot = tab.locator("#output-0-0")
+            plot.scroll_into_view_if_needed()
+            box = plot.bounding_box()
+            assert box["width"] > 0.8 * width or width > 1000
+            assert box["height"] > 200
+            middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+            dot = plot.locator(".scatterlayer .points path").first.bounding_box()
+            tab.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
+            tab.wait_for_selector("#output-0-0 .hoverlayer .hovertext")
+            assert "observed" in plot.locator(".hovertext").first.text_content()
+
+            ends = "document.getElementById('output-0-0')._fullLayout.xaxis.range.map(String)"
+            before = tab.evaluate(ends)
+            tab.mouse.move(*middle)
+            tab.mouse.down()
+            tab.mouse.move(middle[0] + 60, middle[1] + 40, steps=4)
+            tab.mouse.up()
+            tab.wait_for_function(f"{ends}.join() !== {before!r}.join()")  # zoomed
+            tab.close()
+        browser.close()

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo test lint docs stress bench results calibration discovery clean
+.PHONY: install peers demo browser test lint docs stress bench results calibration discovery clean
 
 install: $(READY)
 
@@ -27,8 +27,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The report is also tested in Chromium where there is one; this installs Debian's.
+browser:
+	command -v chromium || (apt-get update --quiet && apt-get install --yes --quiet chromium)
+
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

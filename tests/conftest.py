@@ -7,13 +7,23 @@ import jax
 import matplotlib as mpl
 import pytest
 
+from hetmogp.cli import application
+
 jax.config.update("jax_disable_most_optimizations", True)
 mpl.use("agg")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """Every compiled program takes pieces of the process's memory map, of which there is an end."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(autouse=True, scope="session")
-def a_cache_of_its_own(tmp_path_factory):
-    """The command line keeps what it compiles; tests of it must not touch the user's."""
+def no_users_cache(tmp_path_factory):
+    """The command line keeps what it compiles; here it must not touch the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(application, "_remember_compilations", lambda: None)
         yield

@@ -16,6 +16,8 @@ import hetmogp as hm
 from hetmogp.cli import app
 from hetmogp.cli.words import kernel_from, output_from
 
+pytestmark = pytest.mark.xdist_group("cli")  # its models are fitted once
+
 COMMANDS = ("demo", "discover", "experiment", "fit", "predict", "report", "score")
 rng = np.random.default_rng(0)
 N = 60
@@ -305,7 +307,7 @@ def test_documented_commands_exist():
 
 COUNT_HITS = """
 import jax, numpy as np
-from hetmogp.cli.app import _remember_compilations
+from hetmogp.cli.application import _remember_compilations
 _remember_compilations()
 hits = []
 jax.monitoring.register_event_listener(lambda event, **_: hits.append(event.endswith("cache_hits")))

@@ -15,6 +15,8 @@ from hetmogp.report.notes import notes
 from hetmogp.scoring import evaluate, pit
 from hetmogp.tables import read
 
+pytestmark = pytest.mark.xdist_group("report")  # its models are fitted once
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 N = 90
 FAST = {"inducing": 10, "max_iter": 4, "progress": False}

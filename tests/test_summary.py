@@ -14,6 +14,8 @@ from hetmogp.columns import Column
 from hetmogp.linalg import session
 from hetmogp.summary import in_words
 
+pytestmark = pytest.mark.xdist_group("summary")  # its models are fitted once
+
 N = 50
 x = np.linspace(0.0, 1.0, N)
 rng = np.random.default_rng(0)

@@ -4,7 +4,6 @@ Two outputs over [0, 1]: y₁ = f₁ + N(0, 1) at 600 inputs, y₂ ~ Bernoulli(l
 of which those in [0.7, 0.9] are taken away. f = u Wᵀ mixes two sums of waves.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from . import plots
+from .files import beside
 from .likelihoods import Bernoulli, Gaussian
 from .model import HetMOGP, independent
 
@@ -155,7 +155,6 @@ def draw(problem: MissingGap, joint: HetMOGP, alone: HetMOGP, target: Path) -> N
             ncols=len(handles),
             frameon=False,
         )
-        partial = target.with_suffix(".partial.png")
-        figure.savefig(partial, dpi=130)
+        with beside(target) as partial:
+            figure.savefig(partial, dpi=130)
         plt.close(figure)
-    os.replace(partial, target)

@@ -4,7 +4,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self
 
@@ -17,25 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from .bound import Parameters, Rules, parameter_functions
+from .bound import Parameters, parameter_functions
 from .columns import Column
-from .data import Scaling, blocks, full_batch
-from .fitting import (
-    JITTER,
-    Anchor,
-    Fit,
-    NotPositiveDefiniteError,
-    Progress,
-    initial_lengthscales,
-    initial_parameters,
-    latent_kernels,
-    place_inducing,
-    run_svi,
-    run_vem,
-)
+from .data import Scaling
+from .fitting import Fit, Progress, learn
 from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
-from .likelihoods import Categorical
 from .linalg import session
 from .prediction import OutputPrediction, Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
@@ -44,12 +30,6 @@ from .tables import Dataset, argument_values, name_outputs, read, same_index
 from .variational import Factors
 
 __all__ = ["HetMOGP", "independent"]
-
-# Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
-LARGEST_VEM_COST = 3e8
-LARGEST_VEM_ROWS = 20_000
-LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
-DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
 
 OPTIONS = {
     "prior": ("lmc", "independent"),
@@ -219,7 +199,7 @@ class HetMOGP(BaseEstimator):
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
         with session(self.dtype), Progress(self.progress) as progress:
-            fit, scaling = self._learn(_by_name(data), progress)
+            fit, scaling, self.method_ = learn(data, self, progress)
             self._keep(data, fit, scaling)
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
@@ -251,107 +231,6 @@ class HetMOGP(BaseEstimator):
         if not chosen:
             raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
         return chosen
-
-    def _learn(self, data: Dataset, progress: Progress) -> tuple[Fit, Scaling]:
-        """Prepare the data, choose a method and run it. Outputs come in order of their names."""
-        observed_at = data.observed()
-        values = [y[seen] for y, seen in zip(data.values, observed_at, strict=True)]
-        given = [
-            {name: column[seen] for name, column in columns.items()}
-            for columns, seen in zip(data.given, observed_at, strict=True)
-        ]
-        observed = sum(map(len, values))
-        kernels, ranks = latent_kernels(
-            *(self.kernel, self.latents, self.rank),
-            alone=self.prior == "independent",
-            J=sum(len(of.latent) for of in data.likelihoods),
-            columns=data.columns,
-        )
-        numbers = [j for j in range(len(data.columns)) if j not in data.labels]
-
-        def inducing(X: np.ndarray, scaling: Scaling) -> np.ndarray:
-            return place_inducing(
-                *(self.inducing, X, scaling, data.columns),
-                Q=len(kernels),
-                shared=not self.learn_inducing,
-                seed=self.seed,
-            )
-
-        rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
-        method = self.method
-        if method == "vem" or (method == "auto" and rows <= 10 * LARGEST_VEM_ROWS):
-            batch, scaling = full_batch(data)
-            distinct = np.asarray(batch.X, float)
-            Z = inducing(distinct, scaling)
-            cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
-            classes = sum(
-                len(y) * len(of.latent)
-                for y, of in zip(values, data.likelihoods, strict=True)
-                if isinstance(of, Categorical)
-            )
-            small = len(distinct) <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
-            if method == "vem" or (cost <= LARGEST_VEM_COST and small):
-                method = "vem"
-                lengthscales = initial_lengthscales(len(kernels), distinct[:, numbers])
-        if method != "vem":
-            method = "svi"
-            groups, scaling = blocks(data)
-            stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
-            Z = inducing(stacked, scaling)
-            lengthscales = initial_lengthscales(len(kernels), stacked[:, numbers], Z[0][:, numbers])
-
-        max_iter, tol = DEFAULTS[method]
-        max_iter = max_iter if self.max_iter is None else self.max_iter
-        tol = (tol if self.tol is None else self.tol) * observed
-        starts = [
-            initial_parameters(
-                data.names,
-                data.likelihoods,
-                values,
-                given,
-                kernels,
-                ranks,
-                Z,
-                lengthscales,
-                [column.name for column in data.columns],
-                scaling.scale,
-                prior=self.prior,
-                seed=self.seed,
-                restart=restart,
-            )
-            for restart in range(self.restarts or 1)
-        ]
-        anchor = Anchor.of(starts[0], values)
-        self.method_ = method
-        rules = Rules(joint=self.bound == "joint", expectation=self.expectation)
-        common: dict[str, Any] = {
-            "natural_gradients": self.natural_gradients,
-            "learn_inducing": self.learn_inducing,
-            "max_iter": max_iter,
-            "tolerance": tol,
-            "jitter": JITTER[self.dtype],
-            "progress": progress,
-        }
-        try:
-            if method == "vem":
-                prune = self.prune and self.prior == "lmc" and self.natural_gradients
-                return run_vem(starts, anchor, batch, rules, prune=prune, **common), scaling
-            fits = [
-                run_svi(
-                    start,
-                    anchor,
-                    groups,
-                    rules,
-                    batch_size=self.batch_size,
-                    optimiser=self.optimizer,
-                    seed=self.seed,
-                    **common,
-                )
-                for start in starts
-            ]
-            return max(fits, key=lambda fit: fit.bound), scaling
-        except NotPositiveDefiniteError:
-            raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None
 
     def _check_options(self) -> None:
         for option, allowed in OPTIONS.items():
@@ -584,39 +463,3 @@ def independent(likelihoods: Any, **options: Any) -> HetMOGP:
     Takes the arguments of `HetMOGP`; `latents` and `rank` have no meaning here.
     """
     return HetMOGP(likelihoods, **{**options, "prior": "independent"})
-
-
-def _by_name(data: Dataset) -> Dataset:
-    """The outputs sorted by name, so that the user's order changes nothing, to the last bit."""
-    order = np.argsort(data.names)
-    return replace(
-        data,
-        names=[data.names[d] for d in order],
-        likelihoods=[data.likelihoods[d] for d in order],
-        inputs=[data.inputs[d] for d in order],
-        values=[data.values[d] for d in order],
-        given=[data.given[d] for d in order],
-        weights=[data.weights[d] for d in order],
-    )
-
-
-def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:
-    """Why k(Z, Z) has no Cholesky factor, in words."""
-    worst: tuple[float, str] = (np.inf, "")
-    for q, (kernel, Z) in enumerate(zip(parameters.prior.kernels, parameters.prior.Z, strict=True)):
-        Z = scaling.undo(np.asarray(Z))
-        apart = np.linalg.norm((Z[:, None] - Z[None]) / scaling.scale, axis=-1)
-        apart[np.diag_indices(len(Z))] = np.inf
-        i, j = np.unravel_index(np.argmin(apart), apart.shape)
-        if apart[i, j] < worst[0]:
-            shown = kernel.rescaled(scaling.scale, scaling.centre)
-            worst = (
-                apart[i, j],
-                f"latent {q} ({shown}): inducing inputs {i} and {j} are closest, at "
-                f"{restored(Z[[i]], columns).to_dict('records')[0]} and "
-                f"{restored(Z[[j]], columns).to_dict('records')[0]}",
-            )
-    return (
-        "the covariance of the inducing inputs is not positive definite even with jitter 1e-2; "
-        f"{worst[1]}. Use fewer inducing inputs or a shorter lengthscale"
-    )

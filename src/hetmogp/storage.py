@@ -26,6 +26,7 @@ from . import __version__, kernels, likelihoods
 from .bound import Parameters
 from .columns import Column
 from .data import Scaling
+from .files import beside
 from .inputs import read_inputs, restored
 from .kernels import Kernel
 from .likelihoods import Likelihood, from_distribution
@@ -100,19 +101,8 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
         "model": json.dumps(facts, allow_nan=False),
     }
     metadata["sha256"] = _digest(metadata, tensors)
-    _write(Path(path), to_bytes(tensors, metadata))
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with beside(path) as partial:
+        partial.write_bytes(to_bytes(tensors, metadata))
 
 
 def _digest(metadata: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Seed, app, fail, one_clear_line
+from .application import Seed, app, fail, one_clear_line
 
 
 @app.command()

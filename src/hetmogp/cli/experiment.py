@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, one_clear_line, print_json
+from .application import Json, app, one_clear_line, print_json
 
 experiment = typer.Typer(help="Run one of the paper's experiments.", no_args_is_help=True)
 app.add_typer(experiment, name="experiment")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .app import fail
+from .application import fail
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,12 +94,10 @@ def will_write(path: Path) -> None:
 
 def write_table(table: "pd.DataFrame", path: Path) -> None:
     """A table to a CSV or Parquet file, written beside it and renamed."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    from ..files import beside
+
+    with beside(path) as partial:
         if path.suffix.lower() in PARQUET:
             table.to_parquet(partial, index=False)
         else:
             table.to_csv(partial, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .app import Json, Seed, app, fail, one_clear_line, print_json
+from .application import Json, Seed, app, fail, one_clear_line, print_json
 from .files import columns_of, read_table, split_names, will_write
 from .words import kernel_from, output_from
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import Json, app, fail, one_clear_line, print_json
+from .application import Json, app, fail, one_clear_line, print_json
 from .files import load_model, read_table, split_names, will_write, write_table
 
 if TYPE_CHECKING:

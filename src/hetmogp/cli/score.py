@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, one_clear_line, print_json
+from .application import Json, app, one_clear_line, print_json
 from .files import load_model, read_for
 
 

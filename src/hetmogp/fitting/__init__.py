@@ -1,9 +1,10 @@
 """Learning: where it starts, how it proceeds, when it stops."""
 
 from .free import Anchor
+from .learn import learn
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
-from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
+from .start import initial_lengthscales, initial_parameters
 
 __all__ = [
     "JITTER",
@@ -13,8 +14,7 @@ __all__ = [
     "Progress",
     "initial_lengthscales",
     "initial_parameters",
-    "latent_kernels",
-    "place_inducing",
+    "learn",
     "run_svi",
     "run_vem",
 ]

@@ -3,7 +3,6 @@
 import os
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -13,6 +12,7 @@ from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
+from ..files import beside
 from ..model import HetMOGP
 from ..scoring import evaluate, pit
 from ..tables import read
@@ -68,13 +68,8 @@ def write(
         learning=_learning(model),
         version=__version__,
     )
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
+    with beside(path) as partial:
         partial.write_text(page, encoding="utf-8")
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
     return warnings
 
 

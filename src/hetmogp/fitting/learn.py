@@ -1,0 +1,179 @@
+"""From data and options to a fit: full batches or mini-batches, where to start, what to run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..bound import Parameters, Rules
+from ..columns import Column
+from ..data import Scaling, blocks, full_batch
+from ..inputs import restored
+from ..likelihoods import Categorical
+from ..tables import Dataset
+from .free import Anchor
+from .progress import Progress
+from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
+from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
+
+if TYPE_CHECKING:
+    from ..model import HetMOGP
+
+__all__ = ["learn"]
+
+# Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
+LARGEST_VEM_COST = 3e8
+LARGEST_VEM_ROWS = 20_000
+LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
+DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
+
+
+def learn(
+    data: Dataset, options: "HetMOGP", progress: Progress
+) -> tuple[Fit, Scaling, Literal["vem", "svi"]]:
+    """Prepare the data, choose a method and run it.
+
+    Args:
+        data: what was read.
+        options: the model's constructor arguments.
+        progress: where to report.
+
+    Returns:
+        The fit, with its outputs in order of their names; how inputs were scaled; the method.
+    """
+    data = _by_name(data)
+    observed_at = data.observed()
+    values = [y[seen] for y, seen in zip(data.values, observed_at, strict=True)]
+    given = [
+        {name: column[seen] for name, column in columns.items()}
+        for columns, seen in zip(data.given, observed_at, strict=True)
+    ]
+    observed = sum(map(len, values))
+    kernels, ranks = latent_kernels(
+        *(options.kernel, options.latents, options.rank),
+        alone=options.prior == "independent",
+        J=sum(len(of.latent) for of in data.likelihoods),
+        columns=data.columns,
+    )
+    numbers = [j for j in range(len(data.columns)) if j not in data.labels]
+
+    def inducing(X: np.ndarray, scaling: Scaling) -> np.ndarray:
+        return place_inducing(
+            *(options.inducing, X, scaling, data.columns),
+            Q=len(kernels),
+            shared=not options.learn_inducing,
+            seed=options.seed,
+        )
+
+    rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
+    method = options.method
+    if method == "vem" or (method == "auto" and rows <= 10 * LARGEST_VEM_ROWS):
+        batch, scaling = full_batch(data)
+        distinct = np.asarray(batch.X, float)
+        Z = inducing(distinct, scaling)
+        cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
+        classes = sum(
+            len(y) * len(of.latent)
+            for y, of in zip(values, data.likelihoods, strict=True)
+            if isinstance(of, Categorical)
+        )
+        small = len(distinct) <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
+        if method == "vem" or (cost <= LARGEST_VEM_COST and small):
+            method = "vem"
+            lengthscales = initial_lengthscales(len(kernels), distinct[:, numbers])
+    if method != "vem":
+        method = "svi"
+        groups, scaling = blocks(data)
+        stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
+        Z = inducing(stacked, scaling)
+        lengthscales = initial_lengthscales(len(kernels), stacked[:, numbers], Z[0][:, numbers])
+
+    max_iter, tol = DEFAULTS[method]
+    max_iter = max_iter if options.max_iter is None else options.max_iter
+    tol = (tol if options.tol is None else options.tol) * observed
+    starts = [
+        initial_parameters(
+            data.names,
+            data.likelihoods,
+            values,
+            given,
+            kernels,
+            ranks,
+            Z,
+            lengthscales,
+            [column.name for column in data.columns],
+            scaling.scale,
+            prior=options.prior,
+            seed=options.seed,
+            restart=restart,
+        )
+        for restart in range(options.restarts or 1)
+    ]
+    anchor = Anchor.of(starts[0], values)
+    rules = Rules(joint=options.bound == "joint", expectation=options.expectation)
+    common: dict[str, Any] = {
+        "natural_gradients": options.natural_gradients,
+        "learn_inducing": options.learn_inducing,
+        "max_iter": max_iter,
+        "tolerance": tol,
+        "jitter": JITTER[options.dtype],
+        "progress": progress,
+    }
+    try:
+        if method == "vem":
+            prune = options.prune and options.prior == "lmc" and options.natural_gradients
+            fit = run_vem(starts, anchor, batch, rules, prune=prune, **common)
+            return fit, scaling, method
+        fits = [
+            run_svi(
+                start,
+                anchor,
+                groups,
+                rules,
+                batch_size=options.batch_size,
+                optimiser=options.optimizer,
+                seed=options.seed,
+                **common,
+            )
+            for start in starts
+        ]
+        return max(fits, key=lambda fit: fit.bound), scaling, method
+    except NotPositiveDefiniteError:
+        raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None
+
+
+def _by_name(data: Dataset) -> Dataset:
+    """The outputs sorted by name, so that the user's order changes nothing, to the last bit."""
+    order = np.argsort(data.names)
+    return replace(
+        data,
+        names=[data.names[d] for d in order],
+        likelihoods=[data.likelihoods[d] for d in order],
+        inputs=[data.inputs[d] for d in order],
+        values=[data.values[d] for d in order],
+        given=[data.given[d] for d in order],
+        weights=[data.weights[d] for d in order],
+    )
+
+
+def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:
+    """Why k(Z, Z) has no Cholesky factor, in words."""
+    worst: tuple[float, str] = (np.inf, "")
+    for q, (kernel, Z) in enumerate(zip(parameters.prior.kernels, parameters.prior.Z, strict=True)):
+        Z = scaling.undo(np.asarray(Z))
+        apart = np.linalg.norm((Z[:, None] - Z[None]) / scaling.scale, axis=-1)
+        apart[np.diag_indices(len(Z))] = np.inf
+        i, j = np.unravel_index(np.argmin(apart), apart.shape)
+        if apart[i, j] < worst[0]:
+            shown = kernel.rescaled(scaling.scale, scaling.centre)
+            worst = (
+                apart[i, j],
+                f"latent {q} ({shown}): inducing inputs {i} and {j} are closest, at "
+                f"{restored(Z[[i]], columns).to_dict('records')[0]} and "
+                f"{restored(Z[[j]], columns).to_dict('records')[0]}",
+            )
+    return (
+        "the covariance of the inducing inputs is not positive definite even with jitter 1e-2; "
+        f"{worst[1]}. Use fewer inducing inputs or a shorter lengthscale"
+    )

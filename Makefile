@@ -31,8 +31,11 @@ lint: $(READY)
 browser:
 	command -v chromium || (apt-get update --quiet && apt-get install --yes --quiet chromium)
 
+# A file of tests stays in one process, so that its models are fitted once; the longest go first.
+LONGEST := $(addprefix tests/test_,walk.py model.py docs.py families.py fitting.py)
+
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests src
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

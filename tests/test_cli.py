@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 import hetmogp as hm
 from hetmogp.cli import app
+from hetmogp.cli.files import read_table
 from hetmogp.cli.words import kernel_from, output_from
-
-pytestmark = pytest.mark.xdist_group("cli")  # its models are fitted once
 
 COMMANDS = ("demo", "discover", "experiment", "fit", "predict", "report", "score")
 rng = np.random.default_rng(0)
@@ -55,6 +54,11 @@ def test_every_command_has_help_with_an_example(command):
     assert found.exit_code == 0
     if command != "experiment":
         assert f"hetmogp {' '.join(names)}" in found.output.replace("Usage: ", "", 1)
+
+
+def test_wrong_calls_are_told_apart_from_trouble(model):
+    assert run("predict", model["model"]).exit_code == 2  # neither a file nor a grid
+    assert "either a file with inputs or --grid" in run("predict", model["model"]).stderr
 
 
 def test_version_and_wrong_calls():
@@ -210,6 +214,94 @@ def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     assert os.listdir(tmp_path) == ["p.parquet"]
 
 
+# -- files as they are found -----------------------------------------------------------------------
+
+
+def test_rows_that_end_in_a_comma_do_not_shift_their_columns(tmp_path):
+    (tmp_path / "t.csv").write_text("x,ozone,alert\n" + "1.0,2.5,0,\n" * 3)
+    table = read_table(tmp_path / "t.csv")
+    assert table["x"].tolist() == [1.0] * 3
+    assert table["alert"].tolist() == [0] * 3
+
+
+def test_only_what_stands_for_missing_is_missing(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\nNone,1\nNA,\nnull,NaN\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table["a"].tolist()[::2] == ["None", "null"]  # may well be labels
+    assert table.isna().sum().tolist() == [1, 2]
+
+
+def test_an_index_with_a_name_is_a_column(tmp_path):
+    frame = pd.DataFrame({"y": [1.0]}, index=pd.Index(["2024-01-01"], name="date"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet").columns) == ["date", "y"]
+
+
+def test_a_column_name_may_have_colons():
+    columns = ["temp", "temp:C"]
+    assert output_from("temp:C:gaussian", columns)[0] == "temp:C"
+    assert repr(output_from("temp:gaussian", columns)[1]) == "Gaussian()"
+    assert output_from("temp:C", columns) == ("temp:C", "auto")
+
+
+def test_labels_that_look_like_numbers(tmp_path):
+    """Text in the fit stays text later; numbers may be said to be labels."""
+    table = pd.DataFrame({"t": np.linspace(0, 1, 40), "plot": ["1", "2", "3a", "4"] * 10})
+    table["y"] = np.sin(6 * table["t"])
+    table["code"] = [1, 2] * 20
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[table["plot"] < "3"].to_csv(tmp_path / "new.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--output", "y:gaussian", *FIT)
+    assert run(*fit, "--inputs", "t,plot").exit_code == 0
+    found = run("predict", tmp_path / "t.hetmogp", tmp_path / "new.csv", "--json")
+    assert len(json.loads(found.stdout)) == 20
+    found = run(*fit, "--inputs", "t,code", "--labels", "code")
+    assert found.exit_code == 0, found.output
+    assert hm.load(tmp_path / "t.hetmogp").columns_[1].levels == ("1", "2")
+
+
+def test_rows_held_out_keep_their_labels_and_their_numbers(tmp_path):
+    """A label or class that is only among the rows held out is known all the same."""
+    table = pd.DataFrame({"t": np.linspace(0, 1, 40), "site": ["a"] * 39 + ["rare"]})
+    table["y"], table["kind"] = 2 + np.sin(6 * table["t"]), ["u", "v"] * 19 + ["u", "w"]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("fit", tmp_path / "t.csv", "--inputs", "t,site", "--output", "y:gaussian", *FIT)
+    for seed in range(20):  # one in which the last row is held out
+        if np.random.default_rng(seed).permutation(40)[:16].max() == 39:
+            break
+    found = run(
+        *arguments, "--output", "kind:categorical", "--holdout", 0.4, "--seed", seed, "--json"
+    )
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["holdout"]["kind"]["values"] == 16
+    table.loc[30, "y"] = -3.5
+    table.to_csv(tmp_path / "t.csv", index=False)
+    for held in (0.0, 0.5):
+        found = run(*arguments[:4], "--output", "y:gamma", "--holdout", held, "--seed", 1, *FIT)
+        assert "output 'y', row 30: -3.5" in found.stderr
+
+
+def test_results_are_whole_where_there_is_no_terminal(folder):
+    found = run("discover", folder / "data.csv", "--inputs", "t", "--outputs", "cases")
+    assert "…" not in found.stdout
+    assert "nats per held-out value" in found.stdout
+
+
+def test_links_are_followed_and_devices_written_to(model, tmp_path):
+    real, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    real.write_text("")
+    link.symlink_to(real)
+    assert run("predict", model["model"], "--grid", 2, "--out", link).exit_code == 0
+    assert link.is_symlink()
+    assert len(pd.read_csv(real)) == 2
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    assert run("predict", model["model"], "--grid", 2, "--out", pipe).exit_code == 0
+    assert reader.communicate(timeout=30)[0].startswith("t,height_mean")
+    assert not pipe.is_file()
+
+
 def test_outputs_without_a_likelihood_are_discovered(folder, tmp_path):
     found = run(
         *("fit", folder / "data.csv", "--inputs", "t", "--output", "kind", *FIT),
@@ -256,9 +348,14 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["fit", "DATA", "--inputs", "t", "--model", "NONE/m"], "cannot write"),
         (["fit", "DATA", "--inputs", "t", "--model", "FOLDER"], "it is a folder"),
         (["fit", "DATA", "--inputs", "t", "--kernel", "rbv"], "no kernel 'rbv'"),
+        (["fit", "DATA", "--inputs", "t", "--kernel", "(rbf+linear)*rbf"], "parentheses"),
+        (["fit", "DATA", "--inputs", "t", "--model", "DATA"], "it is a file to read from"),
+        (["fit", "DATA", "--inputs", "t", "--output", "global"], "rename the column"),
+        (["fit", "BAD", "--inputs", "t", "--output", "y:gaussian"], "row 1: 'n.d.' is not a Gauss"),
+        (["predict", "MODEL", "DATA", "--out", "p.xlsx"], "written as .csv, .tsv or .parquet"),
+        (["report", "MODEL", "--out", "MODEL"], "it is a file to read from"),
         (["predict", "NONE", "DATA"], "does not exist"),
         (["predict", "DATA", "DATA"], "not a hetmogp model"),
-        (["predict", "MODEL"], "either a file with inputs or --grid"),
         (["predict", "MODEL", "OTHER"], "has no column 't'; the model was fitted on ['t']"),
         (["predict", "MODEL", "DATA", "--outputs", "depth"], "no output 'depth'"),
         (["predict", "MODEL", "DATA", "--out", "NONE/p.csv"], "cannot write"),
@@ -271,6 +368,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
 def test_trouble_is_one_clear_line(model, folder, tmp_path, arguments, message):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     (tmp_path / "header.csv").write_text("t,height\n")
+    (tmp_path / "bad.csv").write_text("t,y\n0,1.5\n1,n.d.\n2,3.5\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
     places = {
         "DATA": folder / "data.csv",
@@ -280,6 +378,7 @@ def test_trouble_is_one_clear_line(model, folder, tmp_path, arguments, message):
         "OTHER": tmp_path / "other.csv",
         "HEADER": tmp_path / "header.csv",
         "BINARY": tmp_path / "binary.csv",
+        "BAD": tmp_path / "bad.csv",
     }
     given = []
     for argument in arguments:

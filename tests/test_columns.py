@@ -52,6 +52,19 @@ def test_microseconds_come_back(moment):
     assert restored(table, columns)["t"][0] == pd.Timestamp(moment)
 
 
+def test_offsets_may_change_with_the_season():
+    times = ["2024-03-30T12:00:00+01:00", "2024-03-31T12:00:00+02:00"]
+    table, (column,) = read_inputs(pd.DataFrame({"t": times}))
+    assert column.aware
+    np.testing.assert_allclose(np.diff(table[:, 0]), 23 / 24)
+
+
+@pytest.mark.parametrize("odd", ["31/01/2024", "31.1.2024", "1-2-24", "3,5"])
+def test_what_may_be_a_date_or_a_number_is_no_label(odd):
+    with pytest.raises(ValueError, match=f"row 1, column 't': '{odd}' looks like a date or number"):
+        read_inputs(pd.DataFrame({"t": ["2024-01-30", odd, "2024-01-30"]}))
+
+
 def test_durations_and_periods():
     table, columns = read_inputs(pd.Series(pd.to_timedelta(["36h", "1D"]), name="age"))
     np.testing.assert_array_equal(table[:, 0], [1.5, 1.0])
@@ -94,6 +107,13 @@ def test_tables_of_different_outputs_share_their_levels():
     tables = split_inputs(["one", "two"], X, None)
     assert tables["one"][1] == tables["two"][1] == [Column("s", "category", ("a", "b", "c"))]
     np.testing.assert_array_equal(tables["two"][0][:, 0], [2.0, 0.0])
+    turned = {
+        "one": pd.DataFrame({"s": ["a"], "t": [1.0]}),
+        "two": pd.DataFrame({"t": [2.0], "s": "b"}),
+    }
+    np.testing.assert_array_equal(
+        split_inputs(["one", "two"], turned, None)["two"][0], [[1.0, 2.0]]
+    )
     mixed = {"one": pd.DataFrame({"s": ["a"]}), "two": pd.DataFrame({"s": [1.0]})}
     with pytest.raises(ValueError, match="'s' is a category for output 'one' and a number"):
         split_inputs(["one", "two"], mixed, None)
@@ -131,6 +151,8 @@ def test_kernels_see_the_inputs_they_are_made_for():
 
 
 def test_durations_are_days_in_kernels():
+    with pytest.raises(ValueError, match="numbers or durations, not '7D'"):
+        hm.Periodic(period="7D")
     assert float(hm.RBF(lengthscale=pd.Timedelta("36h")).lengthscale) == 1.5
     assert float(hm.Periodic(period=timedelta(days=7)).period) == 7.0
     np.testing.assert_array_equal(hm.RBF([np.timedelta64(1, "h"), 2.0]).lengthscale, [1 / 24, 2.0])

@@ -1,6 +1,7 @@
 """Pictures say what the model says: lines, bands, cells and bars against the numbers behind."""
 
 import copy
+import io
 
 import matplotlib as mpl
 
@@ -294,9 +295,10 @@ def test_a_map_is_of_the_prediction(plane, what):
     )
     expected = getattr(model.predict(at)["height"], what)
     np.testing.assert_allclose(np.ravel(mesh.get_array()), expected)
-    np.testing.assert_allclose(points.get_offsets(), X[list(pair)])
+    mine = (X["side"] == "left").to_numpy()
+    np.testing.assert_allclose(points.get_offsets(), X[mine][list(pair)])
     if what == "mean":  # the points have the colours of their own values
-        np.testing.assert_allclose(points.get_array(), Y["height"])
+        np.testing.assert_allclose(points.get_array(), np.asarray(Y["height"])[mine])
         assert points.norm is mesh.norm
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == (*pair, "at side = left")
     bar = ax.figure.axes[1]
@@ -557,3 +559,17 @@ def test_one_input_of_several_is_drawn_along_and_the_others_are_held():
     with pytest.raises(ValueError, match="'site' holds labels"):
         plots.posterior(model, "level", along="site")
     assert len(plots.latents(model, at={"site": "port"})) == 1
+
+
+def test_text_is_drawn_as_it_is():
+    """Dollar signs begin no formula, and a label may begin with an underscore."""
+    x = np.linspace(0, 1, 30)
+    Y = {"a $\\alph$": np.where(x > 0.6, "_other", np.where(x > 0.3, "$10-$20", "less"))}
+    model = hm.HetMOGP({"a $\\alph$": hm.Categorical()}, latents=1, inducing=5, max_iter=1)
+    ax = plots.posterior(model.fit(x, Y), "a $\\alph$", X=x, Y=Y)
+    ax.figure.savefig(io.BytesIO(), format="png")
+    shown = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert {text.strip("\u200b") for text in shown} == {
+        *("observed", "less", "_other", r"\$10-\$20")
+    }
+    plots.coregionalisation(model).figure.savefig(io.BytesIO(), format="png")

@@ -15,8 +15,6 @@ from hetmogp.report.notes import notes
 from hetmogp.scoring import evaluate, pit
 from hetmogp.tables import read
 
-pytestmark = pytest.mark.xdist_group("report")  # its models are fitted once
-
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 N = 90
 FAST = {"inducing": 10, "max_iter": 4, "progress": False}
@@ -105,8 +103,8 @@ def test_curves_are_the_models_one_for_each_label(model, table):
     data = read(model.likelihoods_, *table, model.columns_)
     ((caption, figure),) = figures.of_output(model, "ozone", data)
     assert caption.startswith("ozone along date: mean and 90% interval")
-    means = [t for t in figure.data if t.mode == "lines" and t.showlegend is None]
-    assert [trace.name for trace in means] == ["<b>town", "hill", "port"]
+    means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
+    assert [trace.name for trace in means] == ["&lt;b>town".replace(">", "&gt;"), "hill", "port"]
     port = means[2]
     at = pd.DataFrame({"date": np.asarray(port.x), "site": "port"})
     np.testing.assert_allclose(port.y, model.predict(at)["ozone"].mean)
@@ -156,6 +154,46 @@ def test_calibration_is_the_share_of_values_inside(model, table):
     k = int(np.argmin(np.abs(np.asarray(curve.x) - 0.9)))
     share = evaluate(model, *table).loc["ozone", "coverage"]
     assert curve.y[k] == pytest.approx(share, abs=0.02)
+
+
+def test_values_are_shown_as_they_are_meant():
+    """Classes in order by name, directions over one turn, censored times as such."""
+    rng = np.random.default_rng(2)
+    x = np.linspace(0, 1, 40)
+    Y = pd.DataFrame(
+        {
+            "grade": np.where(x > 0.6, "high", np.where(x > 0.3, "mid", "low")),
+            "wind": np.angle(np.exp(1j * (8 * x + 0.2 * rng.standard_normal(40)))),
+            "life": rng.weibull(1.5, 40) + 0.01,
+            "died": (np.arange(40) % 4 > 0).astype(float),
+        }
+    )
+    likelihoods = {
+        "grade": hm.Ordinal(["low", "mid", "high"]),
+        "wind": hm.VonMises(),
+        "life": hm.Weibull(event="died"),
+    }
+    model = hm.HetMOGP(likelihoods, latents=2, inducing=8, max_iter=1, progress=False).fit(x, Y)
+    data = read(model.likelihoods_, x, Y, model.columns_)
+    grade, wind, life = (figures.of_output(model, name, data)[0][1] for name in likelihoods)
+    assert grade.layout.yaxis.ticktext == ("low", "mid", "high")
+    assert grade.data[-1].text[0] == "low"
+    for trace in wind.data:
+        if trace.mode == "lines" and trace.showlegend is not False:
+            assert np.abs(np.diff(trace.y)).max() < 1.0  # unbroken
+    np.testing.assert_allclose(wind.layout.yaxis.range, [-np.pi, np.pi])
+    dots = life.data[-1]
+    assert dots.text[0].startswith("at least")
+    assert sum(symbol != "circle" for symbol in dots.marker.symbol) == 10
+
+
+def test_labels_that_are_not_shown_are_counted():
+    x = np.tile(np.linspace(0, 1, 5), 12)
+    X = pd.DataFrame({"t": x, "site": np.repeat([f"s{k:02}" for k in range(12)], 5)})
+    model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=8, max_iter=0, progress=False)
+    ((caption, figure),) = figures.of_output(model.fit(X, {"y": x}), "y", None)
+    assert "Of 12 labels or combinations the first 8 are shown" in caption
+    assert len({trace.legendgroup for trace in figure.data}) == 8
 
 
 # -- warnings --------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ import hetmogp as hm
 from hetmogp import storage
 from hetmogp.storage import ModelFileError
 
-pytestmark = pytest.mark.xdist_group("storage")  # its models are fitted once
-
 N = 40
 x = np.linspace(0.0, 1.0, N)
 rng = np.random.default_rng(0)

@@ -221,7 +221,8 @@ def test_shared_inputs_are_one_array():
         (hm.Beta(), [0.5, 0.1, 1.0], ["'age'", "row 2", "1 is not", "between 0 and 1"]),
         (hm.Beta(), [0.0, 0.1, 0.5], ["'age'", "row 0", "between 0 and 1"]),
         (hm.Gaussian(), [0.5, np.inf, 1.0], ["'age'", "row 1", "inf", "finite"]),
-        (hm.Gaussian(), ["1", "2", "x"], ["'age'", "row 0", "'1'"]),
+        (hm.Gaussian(), ["1", "2", "x"], ["'age'", "row 2", "'x'"]),
+        (hm.Gaussian(), ["1", "2", "3"], ["'age'", "row 0", "'1'"]),
         (hm.Gaussian(), pd.Series([1.0, "two", 3.0], dtype=object), ["'age'", "row 1", "'two'"]),
         (hm.Bernoulli(), pd.Series(["yes", "no", "no"]), ["'age'", "row 0", "'yes'", "0 or 1"]),
         (hm.Gaussian(), pd.to_datetime(["2020", "2021", "2022"]), ["'age'", "row 0", "2020"]),
@@ -375,6 +376,6 @@ def test_fit_complains_before_any_computation(monkeypatch, likelihoods, X, Y):
     def never(*_):
         raise AssertionError("computed before checking")
 
-    monkeypatch.setattr(hm.HetMOGP, "_learn", never)
+    monkeypatch.setattr("hetmogp.model.learn", never)
     with pytest.raises(ValueError, match=r"row|rows|observed|classes"):
         hm.HetMOGP(likelihoods).fit(X, Y)

@@ -17,8 +17,6 @@ import pytest
 import hetmogp as hm
 from hetmogp import plots
 
-pytestmark = pytest.mark.xdist_group("walk")  # its models are fitted once
-
 DAYS, SITES = 60, ("hill", "port", "town")
 GAP = (30, 42)  # days in which nobody wrote down whether it rained, but at the hill
 
@@ -73,7 +71,11 @@ def hetmogp(folder, *arguments):
 @pytest.fixture(scope="module")
 def walk(tables):
     """All the commands in turn."""
-    said = {"discover": hetmogp(tables, "discover", "days.csv", "--inputs", "date,site", "--json")}
+    found = hetmogp(
+        *(tables, "discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,visits,sky"),
+        "--json",
+    )
+    said = {"discover": found}
     said["fit"] = hetmogp(
         *(tables, "fit", "days.csv", "--inputs", "date,site", "--inducing", 30, "--latents", 2),
         *("--output", "level:gaussian", "--output", "rain:bernoulli", "--output", "visits:poisson"),
@@ -93,8 +95,6 @@ def test_discovery_knows_the_kinds(walk):
     assert chosen["rain"] == "Bernoulli()"
     assert chosen["sky"].startswith("Categorical")
     assert chosen["visits"] in ("Poisson()", "NegativeBinomial()")
-    assert chosen["level"] in ("Gaussian()", "HetGaussian()", "StudentT()", "HetStudentT()")
-    assert chosen["wait"].split("(")[0] in ("Weibull", "Gamma", "LogLogistic", "LogNormal")
 
 
 def test_the_fit_is_told_and_saved(walk, tables):

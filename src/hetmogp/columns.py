@@ -5,6 +5,7 @@ zone) and durations in days, so that lengthscales and periods are in days. Label
 position among the column's levels, which a `Category` kernel compares.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Literal
@@ -15,6 +16,9 @@ import pandas as pd
 __all__ = ["Column", "describe", "is_missing"]
 
 DAY = 86_400_000_000  # microseconds
+OFFSET = re.compile(r"T?\d\d:?\d\d.*(Z|[+-]\d\d:?\d\d)$")  # a time with its distance from UTC
+ISO = re.compile(r"\d{4}-\d\d-\d\d")
+LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
 MOST_LABELS = 50  # text with more different values than this, in half of the rows, is no category
 
 
@@ -130,6 +134,14 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
             f"{what}, column {name!r} holds {dtype} values such as {present[0]!r}; inputs must be "
             "numbers, dates or labels"
         )
+    for row, value in enumerate(values.tolist()):
+        text = value.strip() if isinstance(value, str) else ""
+        if LIKE_A_DATE.match(text) and not ISO.match(text):
+            raise ValueError(
+                f"{what}, row {row}, column {name!r}: {value!r} looks like a date or number that "
+                "cannot be told for sure; write dates as 2024-05-31 (or convert them with "
+                "pandas.to_datetime) and numbers with a point"
+            )
     levels = set(map(_plain, present))
     if len(levels) > max(MOST_LABELS, len(present) / 2) or len(levels) == len(present) > 20:
         raise ValueError(
@@ -159,7 +171,11 @@ def _as_times(values: pd.Series) -> pd.Series:
         return values.dt.to_timestamp()
     if pd.api.types.is_datetime64_any_dtype(values):
         return values
-    return pd.Series(pd.to_datetime(values, format="ISO8601"))
+    with_offset = [
+        isinstance(v, str) and bool(OFFSET.search(v)) for v in values if not is_missing(v)
+    ]
+    offsets = bool(with_offset) and all(with_offset)  # which may change with the season
+    return pd.Series(pd.to_datetime(values, format="ISO8601", utc=offsets))
 
 
 def _microseconds(values: pd.Series) -> np.ndarray:

@@ -41,6 +41,7 @@ __all__ = [
     "read_data",
     "seen_of",
     "shown_as",
+    "turns",
 ]
 
 POINTS = 300  # of a curve
@@ -279,6 +280,18 @@ def curve_of(model: HetMOGP, output: str, asked: Any, level: float) -> Curve:
     if not np.isfinite(centre).all():
         centre, line = prediction.quantile(0.5), "median"
     return Curve(centre, lower, upper, line, band, likelihood.discrete)
+
+
+def turns(curve: Curve) -> list[Curve]:
+    """A curve of directions unbroken, and again a turn above and below where it shows."""
+    turn = 2.0 * np.pi
+    moved = np.unwrap(curve.centre) - curve.centre
+    centre, lower, upper = (part + moved for part in (curve.centre, curve.lower, curve.upper))
+    first, last = np.ceil((-np.pi - upper.max()) / turn), np.floor((np.pi - lower.min()) / turn)
+    return [
+        curve._replace(centre=centre + k * turn, lower=lower + k * turn, upper=upper + k * turn)
+        for k in np.arange(first, last + 1)
+    ]
 
 
 def reach_of(level: float) -> float:

@@ -43,7 +43,7 @@ from .likelihoods import (
 )
 from .linalg import session
 from .model import HetMOGP
-from .tables import same_index, split_outputs
+from .tables import RESERVED, same_index, split_outputs
 
 __all__ = ["Discovery", "Proposal", "discover", "propose", "small_model"]
 
@@ -269,6 +269,8 @@ def discover(
         same_index(name, input_of(X, name, names), raw[name])
     frames = {name: restored(*tables[name]) for name in chosen}
     proposals = {name: propose(raw[name]) for name in chosen}
+    if RESERVED in proposals:
+        proposals[RESERVED] = Proposal("a name that scores use: rename the column", ())
     trials = [
         (name, candidate)
         for name, (_, candidates) in proposals.items()

@@ -52,6 +52,8 @@ def _agreed(frames: Mapping[str, pd.DataFrame]) -> list[Column]:
     (first, frame), *others = frames.items()
     columns = _described(frame, _inputs_of(first))
     for name, other in others:
+        if set(other.columns) == set(frame.columns):
+            other = other[frame.columns]  # which may come in another order
         found = _described(other, _inputs_of(name))
         if [c.name for c in found] != [c.name for c in columns]:
             raise ValueError(
@@ -132,6 +134,8 @@ def read_inputs(
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
     """Any table as a frame whose columns are named by text."""
+    if hasattr(X, "toarray"):
+        raise ValueError(f"{what} is a sparse matrix; pass {what}.toarray()")
     if isinstance(X, pd.Series):
         X = X.to_frame(X.name if X.name is not None else "x0")
     elif isinstance(X, pd.Index):

@@ -201,6 +201,7 @@ class HetMOGP(BaseEstimator):
         with session(self.dtype), Progress(self.progress) as progress:
             fit, scaling, self.method_ = learn(data, self, progress)
             self._keep(data, fit, scaling)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
         self.fit_seconds_ = time.perf_counter() - began

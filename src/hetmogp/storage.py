@@ -123,9 +123,14 @@ def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     return {f"{prefix}.{named(path, simple=True, separator='.')}": leaf for path, leaf in paths}
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a value."""
+    return isinstance(value, PLAIN) and not (isinstance(value, float) and not np.isfinite(value))
+
+
 def _of_column(column: Column) -> dict[str, Any]:
     for level in column.levels:
-        if not isinstance(level, PLAIN):
+        if not _is_plain(level):
             raise TypeError(
                 f"input {column.name!r} has the level {level!r}, a {type(level).__name__}; a file "
                 "can hold text, numbers and True or False"
@@ -166,7 +171,7 @@ def _of_likelihood(name: str, likelihood: Likelihood) -> dict[str, Any]:
         options |= {"distribution": kind, "links": {n: link.name for n, link in links.items()}}
     for option, value in options.items():
         items = value if isinstance(value, list | tuple) else [value]
-        if not isinstance(value, dict) and not all(isinstance(item, PLAIN) for item in items):
+        if not isinstance(value, dict) and not all(map(_is_plain, items)):
             raise TypeError(
                 f"{where} has {option}={value!r}; a file can hold text, numbers and True or False"
             )

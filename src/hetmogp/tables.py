@@ -345,9 +345,18 @@ def observe(
 
 
 def _refuse_text(y: np.ndarray) -> None:
-    for row, value in enumerate(y):
-        if isinstance(value, str):
-            raise InvalidValueError(row, value)
+    """Complain of text: of the first that is no number, which made a column text, if any is."""
+    texts = [(row, value) for row, value in enumerate(y) if isinstance(value, str)]
+    if texts:
+        raise InvalidValueError(*next((one for one in texts if not _is_number(one[1])), texts[0]))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unsupported(

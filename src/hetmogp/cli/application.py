@@ -56,12 +56,12 @@ def fail(message: str) -> NoReturn:
 @contextmanager
 def one_clear_line() -> Iterator[None]:
     """Around a command's work: compiled programs are kept, trouble and warnings become one line."""
-    _remember_compilations()
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.simplefilter("default", RuntimeWarning)
         warnings.showwarning = _warn
         try:
+            _remember_compilations()
             yield
         except (ValueError, TypeError, ArithmeticError, OSError) as error:
             fail(_said(error))

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names
+from .files import columns_of, read_table, split_names, with_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+WIDE = 300  # columns, where there is no terminal to fit
 
 
 @app.command()
@@ -20,6 +23,10 @@ def discover(
         str | None,
         typer.Option(help="The columns to look at, separated by commas; the others by default."),
     ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -28,10 +35,10 @@ def discover(
     Example: hetmogp discover sales.csv --inputs lat,lon --outputs price,flat
     """
     with one_clear_line():
-        table = read_table(data)
-        X = columns_of(table, split_names(inputs), data)
+        table = read_table(data, [] if labels is None else split_names(labels))
+        X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         others = [column for column in table.columns if column not in X]
-        named = split_names(outputs) if outputs is not None else others
+        named = split_names(outputs, table) if outputs is not None else others
         if not named:
             fail(f"{data} has no column beside the inputs")
         for name in named:
@@ -69,4 +76,5 @@ def show(table: "pd.DataFrame") -> None:
         kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
         cells = [name, kind, *("" if n != n else f"{n:.3f}" for n in numbers), row["reason"]]
         shown.add_row(*(Text(str(cell)) for cell in cells))
-    Console().print(shown)
+    console = Console()
+    Console(width=None if console.is_terminal else WIDE).print(shown)

@@ -18,15 +18,24 @@ __all__ = [
     "read_for",
     "read_table",
     "split_names",
+    "text_of",
     "will_write",
+    "with_labels",
     "write_table",
 ]
 
 PARQUET = (".parquet", ".pq")
+WRITTEN = (".csv", ".tsv", ".txt", "", *PARQUET)  # endings of tables that can be written
+MISSING = ["", "NA", "N/A", "NaN", "nan"]  # what stands for "not observed"; None may be a label
 
 
-def read_table(path: Path) -> "pd.DataFrame":
-    """A table from a CSV or Parquet file, or one line that says why not."""
+def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
+    """A table from a CSV or Parquet file, or one line that says why not.
+
+    Args:
+        path: the file; its ending tells what it is.
+        text: the columns that are to be read as text, even if they look like numbers.
+    """
     import pandas as pd
 
     if path.is_dir():
@@ -34,8 +43,17 @@ def read_table(path: Path) -> "pd.DataFrame":
     try:
         if path.suffix.lower() in PARQUET:
             table = pd.read_parquet(path)
+            if any(name is not None for name in table.index.names):
+                table = table.reset_index()  # an index with a name is a column like others
         else:
-            table = pd.read_csv(path, sep="\t" if path.suffix.lower() == ".tsv" else ",")
+            table = pd.read_csv(
+                path,
+                sep="\t" if path.suffix.lower() == ".tsv" else ",",
+                index_col=False,  # rows that end in a comma must not shift their columns
+                keep_default_na=False,
+                na_values=MISSING,
+                dtype=dict.fromkeys(text, str),
+            )
     except FileNotFoundError:
         fail(f"there is no file {path}")
     except (OSError, ValueError, UnicodeDecodeError) as error:
@@ -43,11 +61,16 @@ def read_table(path: Path) -> "pd.DataFrame":
     table.columns = [str(column) for column in table.columns]
     if not len(table):
         fail(f"{path} has no rows")
+    for name in text:
+        if name in table.columns:
+            table[name] = table[name].map(str, na_action="ignore")
     return table
 
 
-def split_names(names: str) -> list[str]:
-    """A comma-separated list."""
+def split_names(names: str, table: "pd.DataFrame | None" = None) -> list[str]:
+    """A comma-separated list; a column whose name has a comma may stand alone."""
+    if table is not None and names in table.columns:
+        return [names]
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
         fail("no column was named")
@@ -62,6 +85,16 @@ def columns_of(table: "pd.DataFrame", names: Sequence[str], path: Path) -> "pd.D
     return table[list(names)]
 
 
+def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFrame":
+    """Inputs of which some are labels, even if they look like numbers."""
+    import pandas as pd
+
+    if names is None:
+        return X
+    chosen = columns_of(X, split_names(names), path)
+    return X.assign(**{str(name): pd.Categorical(column) for name, column in chosen.items()})
+
+
 def load_model(path: Path) -> "HetMOGP":
     """A saved model; complaints are the reader's own."""
     from ..storage import load
@@ -71,29 +104,42 @@ def load_model(path: Path) -> "HetMOGP":
 
 def read_for(model: "HetMOGP", path: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """Inputs and outputs of a fitted model from a file that must have them all."""
-    table = read_table(path)
+    table = read_table(path, text_of(model))
     beside = [column for of in model.likelihoods_.values() for _, column in of.columns]
     inputs = [column.name for column in model.columns_]
     for name in (*inputs, *model.output_names_, *beside):
         if name not in table.columns:
             needs = ", ".join(dict.fromkeys((*inputs, *model.output_names_, *beside)))
             fail(f"{path} has no column {name!r}; the model needs {needs}")
-    return table[inputs], table.drop(columns=inputs)
+    return table[inputs], table
 
 
-def will_write(path: Path) -> None:
-    """Complain before long work of a file that cannot be written after it."""
+def text_of(model: "HetMOGP") -> list[str]:
+    """The columns whose labels are text, though those of a file may look like numbers."""
+    levels = {column.name: column.levels for column in model.columns_ if column.levels}
+    for name, likelihood in model.likelihoods_.items():
+        levels[name] = getattr(likelihood, "classes", None) or ()
+    return [name for name, of in levels.items() if of and all(isinstance(v, str) for v in of)]
+
+
+def will_write(path: Path, *read: Path | None) -> None:
+    """Complain before long work of a file that cannot, or should not, be written after it."""
+    for other in read:
+        if other is not None and path.exists() and other.exists() and path.samefile(other):
+            fail(f"cannot write {path}: it is a file to read from")
     folder = path.parent
     if not folder.is_dir():
         fail(f"cannot write {path}: there is no folder {folder}")
     if path.is_dir():
         fail(f"cannot write {path}: it is a folder")
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe
     if not os.access(folder, os.W_OK):
         fail(f"cannot write {path}: the folder {folder} is not writable")
 
 
 def write_table(table: "pd.DataFrame", path: Path) -> None:
-    """A table to a CSV or Parquet file, written beside it and renamed."""
+    """A table to a CSV or Parquet file."""
     from ..files import beside
 
     with beside(path) as partial:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names, will_write
+from .files import columns_of, read_table, split_names, will_write, with_labels
 from .words import kernel_from, output_from
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ def fit(
             help="NAME:LIKELIHOOD with any :OPTION=VALUE; repeat for more outputs. Without a "
             "likelihood, or with auto, one is found. Without any, all other columns are outputs.",
         ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
     ] = None,
     model: Annotated[
         Path | None,
@@ -76,10 +80,10 @@ def fit(
     hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
     """
     with one_clear_line():
-        table = read_table(data)
-        X = columns_of(table, split_names(inputs), data)
+        table = read_table(data, [] if labels is None else split_names(labels))
+        X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
-        will_write(target)
+        will_write(target, data)
         named = _outputs(output, table, X, data)
         of_kernel = None if kernel.strip().lower() == "rbf" else kernel_from(kernel)
         from ..model import HetMOGP
@@ -99,17 +103,15 @@ def fit(
             dtype=dtype,
             seed=seed,
         )
-        rows = _split(len(table), holdout, seed)
-        Y = table.drop(columns=list(X.columns))
-        estimator.fit(X[~rows].reset_index(drop=True), Y[~rows].reset_index(drop=True))
+        held = _held_out(len(table), holdout, seed)
+        seen = _only(table, named, ~held) if held.any() else table
+        estimator.fit(X, seen)
         estimator.save(target)
         scores = None
-        if rows.any():
+        if held.any():
             from ..scoring import evaluate
 
-            scores = evaluate(
-                estimator, X[rows].reset_index(drop=True), Y[rows].reset_index(drop=True)
-            )
+            scores = evaluate(estimator, X, _only(table, named, held))
         _tell(estimator, target, scores, as_json)
         if estimator.interrupted_:
             raise typer.Exit(130)
@@ -120,15 +122,17 @@ def _outputs(
 ) -> dict[str, Any]:
     """The likelihood of each output, "auto" where it is to be found."""
     if not words:
-        named: dict[str, Any] = {name: "auto" for name in table.columns if name not in X}
+        named: dict[str, Any] = {n: "auto" for n in table.columns if n not in X and n != "global"}
         if not named:
             fail(f"{data} has no column beside the inputs")
         return named
     named = {}
     for one in words:
-        name, likelihood = output_from(one)
+        name, likelihood = output_from(one, list(table.columns))
         if name in named:
             fail(f"output {name!r} is named twice")
+        if name == "global":
+            fail("an output cannot be called 'global', which scores use; rename the column")
         if name in X:
             fail(f"{name!r} is named as an input and as an output")
         if name not in table.columns:
@@ -137,13 +141,26 @@ def _outputs(
     return named
 
 
-def _split(N: int, share: float, seed: int) -> Any:
+def _held_out(N: int, share: float, seed: int) -> Any:
     """Which of N rows are held out."""
     import numpy as np
 
     held = np.zeros(N, bool)
     held[np.random.default_rng(seed).permutation(N)[: round(share * N)]] = True
     return held
+
+
+def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
+    """The table with its outputs observed in these rows only; text keeps all of its classes."""
+    import pandas as pd
+
+    table = table.copy()
+    for name in outputs:
+        values = table[name].astype(object).where(rows, None)
+        if any(isinstance(value, str) for value in table[name]):
+            values = pd.Categorical(values, sorted(table[name].dropna().unique()))
+        table[name] = values
+    return table
 
 
 def _tell(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:

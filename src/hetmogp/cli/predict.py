@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .application import Json, app, fail, one_clear_line, print_json
-from .files import load_model, read_table, split_names, will_write, write_table
+from .files import (
+    WRITTEN,
+    load_model,
+    read_table,
+    split_names,
+    text_of,
+    will_write,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,14 +54,16 @@ def predict(
     """
     with one_clear_line():
         if (data is None) == (grid is None):
-            fail("name either a file with inputs or --grid")
+            raise typer.BadParameter("name either a file with inputs or --grid")
         if out is not None:
-            will_write(out)
+            will_write(out, model, data)
+            if out.suffix.lower() not in WRITTEN:
+                fail(f"cannot write {out}: tables are written as .csv, .tsv or .parquet")
         fitted = load_model(model)
         chosen = None if outputs is None else split_names(outputs)
         given: Any = None
         if data is not None:
-            table = read_table(data)
+            table = read_table(data, text_of(fitted))
             names = [column.name for column in fitted.columns_]
             for name in names:
                 if name not in table.columns:

@@ -29,7 +29,7 @@ def report(
     """
     with one_clear_line():
         target = model.with_suffix(".html") if out is None else out
-        will_write(target)
+        will_write(target, model, data)
         fitted = load_model(model)
         X, Y = (None, None) if data is None else read_for(fitted, data)
         from ..report import write

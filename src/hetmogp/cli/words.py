@@ -2,14 +2,15 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = ["kernel_from", "likelihood_from", "likelihood_names", "output_from"]
 
 
 def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    """A name in any case, with or without hyphens."""
+    return name.strip().lower().replace("_", "").replace("-", "")
 
 
 def likelihood_names() -> dict[str, type]:
@@ -26,12 +27,19 @@ def _is_final(kind: Any, base: type) -> bool:
     return isinstance(kind, type) and issubclass(kind, base) and not inspect.isabstract(kind)
 
 
-def output_from(words: str) -> tuple[str, Any]:
-    """`name[:likelihood[:option=value]...]` as a name and a likelihood, "auto" if none is given."""
-    name, *rest = words.split(":")
+def output_from(words: str, columns: Sequence[str] = ()) -> tuple[str, Any]:
+    """`name[:likelihood[:option=value]...]` as a name and a likelihood, "auto" if none is given.
+
+    Args:
+        words: as above.
+        columns: those there are; a name that has colons itself is recognised among them.
+    """
+    known = [column for column in columns if f"{words}:".startswith(f"{column}:")]
+    name = max(known, key=len) if known else words.partition(":")[0]
+    rest = [words[len(name) + 1 :]] if words[len(name) :] else []
     if not name:
         raise ValueError(f"--output {words!r} names no column; write name:likelihood")
-    return name, likelihood_from(name, ":".join(rest)) if rest else "auto"
+    return name, likelihood_from(name, rest[0]) if rest else "auto"
 
 
 def likelihood_from(output: str, words: str) -> Any:
@@ -50,6 +58,10 @@ def kernel_from(words: str) -> Any:
     """A kernel such as `matern32`, `rbf*linear` or `rbf + periodic:period=7d:active_dims=date`."""
     from .. import kernels
 
+    if "(" in words or ")" in words:
+        raise ValueError(
+            f"--kernel {words!r}: parentheses are not understood; use Python for those"
+        )
     every = (getattr(kernels, name) for name in kernels.__all__)
     known = {_plain(kind.__name__): kind for kind in every if _is_final(kind, kernels.Leaf)}
     total = None

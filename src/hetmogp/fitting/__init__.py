@@ -1,7 +1,7 @@
 """Learning: where it starts, how it proceeds, when it stops."""
 
 from .free import Anchor
-from .learn import learn
+from .learning import learn
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
 from .start import initial_lengthscales, initial_parameters

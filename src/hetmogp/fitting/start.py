@@ -36,6 +36,7 @@ __all__ = [
     "place_inducing",
 ]
 
+FLOOR = 0.5
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
 
@@ -157,7 +158,9 @@ def initial_lengthscales(
 ) -> Float[np.ndarray, " Q"]:
     """One for each latent, from short to long, in standardised units.
 
-    For full batches fractions of the inputs' spread. For mini-batches (with inducing inputs Z
+    For full batches fractions of the inputs' spread, though no shorter than rows are apart: with
+    many inputs they are far from each other, and a function that takes them for unrelated learns
+    nothing. For mini-batches (with inducing inputs Z
     given) multiples of how far a row typically is from the nearest of them, the finest structure
     they can show: a lengthscale that starts too long takes thousands of steps to shrink.
     Inputs that are labels have no part in this.
@@ -170,7 +173,15 @@ def initial_lengthscales(
         if nearest > 0:
             return nearest * (np.geomspace(2 / 3, 8 / 3, Q) if Q > 1 else np.array([4 / 3]))
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
-    return np.sqrt(X.shape[1]) * lengthscales
+    return np.maximum(np.sqrt(X.shape[1]) * lengthscales, FLOOR * _apart(X))
+
+
+def _apart(X: Float[np.ndarray, "N p"]) -> float:
+    """How far a row typically is from the nearest other one."""
+    distinct = np.unique(X[:: max(1, len(X) // 1000)], axis=0)
+    if len(distinct) < 2:
+        return 0.0
+    return float(np.median(cKDTree(distinct).query(distinct, k=2)[0][:, 1]))
 
 
 def initial_parameters(

@@ -21,6 +21,8 @@ def positive(value: Any) -> Any:
 
     Durations become days, the unit in which dates are counted.
     """
+    if isinstance(value, str):
+        raise ValueError(f"kernel hyperparameters must be numbers or durations, not {value!r}")
     if isinstance(value, timedelta | np.timedelta64):
         value = _days(value)
     elif isinstance(value, list | tuple):

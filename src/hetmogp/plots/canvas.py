@@ -11,12 +11,28 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from ..columns import Column
 from ..curves import Curve
 
-__all__ = ["band", "canvas", "finish", "legend_for", "lines", "name_axis", "palette", "panels_for"]
+__all__ = [
+    "band",
+    "canvas",
+    "finish",
+    "legend_for",
+    "lines",
+    "name_axis",
+    "palette",
+    "panels_for",
+    "plain",
+]
 
 INK, DATA, GAP = "#1f5fa8", "#5b6470", "#f4b942"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the yellow is too pale for lines.
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000")
 SIZE = (7.0, 4.0)  # of a figure, in inches
+
+
+def plain(text: Any) -> str:
+    """Text as it is: no formulas between dollar signs, no labels hidden for their underscore."""
+    shown = str(text).replace("$", r"\$")
+    return f"\u200b{shown}" if shown.startswith("_") else shown
 
 
 def canvas(ax: Axes | None, size: tuple[float, float] = SIZE) -> tuple[Axes, bool]:
@@ -30,13 +46,15 @@ def canvas(ax: Axes | None, size: tuple[float, float] = SIZE) -> tuple[Axes, boo
 
 def name_axis(axis: Axis, column: Column) -> None:
     """Name an axis after an input, with ticks that suit dates and labels."""
-    axis.set_label_text(f"{column.name} (days)" if column.kind == "duration" else column.name)
+    axis.set_label_text(
+        plain(f"{column.name} (days)" if column.kind == "duration" else column.name)
+    )
     if column.kind == "time":
         locator = AutoDateLocator(minticks=3, maxticks=7)
         axis.set_major_locator(locator)
         axis.set_major_formatter(ConciseDateFormatter(locator))
     if column.kind == "category":
-        axis.set_ticks(range(len(column.levels)), [str(level) for level in column.levels])
+        axis.set_ticks(range(len(column.levels)), [plain(level) for level in column.levels])
 
 
 def panels_for(n: int, axes: Any, height: float = 2.4) -> np.ndarray:

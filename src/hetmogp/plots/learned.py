@@ -13,7 +13,7 @@ from ..curves import line_through, reach_of, shown_as
 from ..inputs import restored
 from ..model import HetMOGP
 from ..summary import in_words
-from .canvas import DATA, INK, SERIES, band, canvas, finish, panels_for
+from .canvas import DATA, INK, SERIES, band, canvas, finish, panels_for, plain
 
 __all__ = ["bound", "coregionalisation", "latents", "parameter_functions"]
 
@@ -40,6 +40,7 @@ def parameter_functions(
         axes: as many Axes as there are functions.
     """
     check_is_fitted(model, "elbo_")
+    names = [names] if isinstance(names, str) else names
     chosen = list(model.parameter_names_ if names is None else names)
     for name in chosen:
         if name not in model.parameter_names_:
@@ -53,7 +54,7 @@ def parameter_functions(
     for ax, name in zip(panels, chosen, strict=True):
         j = model.parameter_names_.index(name)
         band(shown, mean[:, j], reach * np.sqrt(cov[:, j, j]), level, ax)
-        ax.set_title(name, fontsize="medium")
+        ax.set_title(plain(name), fontsize="medium")
     finish(panels, model.columns_[line.j], "before its link", axes is None)
     return panels
 
@@ -100,7 +101,7 @@ def latents(
         copy = f", copy {r}" if ranks[q] > 1 else ""
         unused = "" if model.weights_[:, k].any() else " (no weight)"
         kernel = textwrap.fill(in_words(model.kernels_[q], model.columns_), 44)
-        ax.set_title(f"latent {q}{copy}{unused}\n{kernel}", fontsize="medium")
+        ax.set_title(plain(f"latent {q}{copy}{unused}\n{kernel}"), fontsize="medium")
     finish(panels, model.columns_[line.j], "u", axes is None)
     return panels
 
@@ -133,8 +134,9 @@ def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
             colour = "white" if abs(r) > 0.6 else "black"
             text = f"{r:.2f}".replace("-0.00", "0.00").replace("-", "−")
             axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
-    axes.set_xticks(range(J), names, rotation=40, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(J), names)
+    said = [plain(name) for name in names]
+    axes.set_xticks(range(J), said, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(J), said)
     axes.tick_params(length=0)
     for end in np.cumsum([len(of.latent) for of in model.likelihoods_.values()])[:-1]:
         axes.axhline(end - 0.5, color="black", lw=1.2)

@@ -29,13 +29,14 @@ from ..curves import (
     read_data,
     seen_of,
     shown_as,
+    turns,
 )
 from ..inputs import restored
 from ..likelihoods import Bernoulli, Categorical, Classes, Likelihood, Ordinal, VonMises
 from ..model import HetMOGP
 from ..prediction import OutputPrediction
 from ..tables import Dataset
-from .canvas import DATA, GAP, canvas, legend_for, lines, name_axis, palette
+from .canvas import DATA, GAP, canvas, legend_for, lines, name_axis, palette, plain
 
 __all__ = ["observations", "posterior", "shade", "surface"]
 
@@ -98,10 +99,10 @@ def posterior(
     else:
         _draw_stack(likelihood, shown, drawn, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
-    axes.set_ylabel(quantity(output, likelihood))
+    axes.set_ylabel(plain(quantity(output, likelihood)))
     held = held_at(model, line.table[:1], [line.j])
     if held:
-        axes.set_title(textwrap.fill(f"at {held}", 60), fontsize="medium")
+        axes.set_title(plain(textwrap.fill(f"at {held}", 60)), fontsize="medium")
     axes.margins(x=0)
     if legend:
         legend_for(axes, own)
@@ -134,37 +135,33 @@ def _draw_curve(likelihood: Likelihood, x: np.ndarray, curve: Curve, ax: Axes) -
     lines(x, curve, ax)
     if isinstance(likelihood, Ordinal):
         labels = class_labels(likelihood)
-        ax.set_yticks(labels if numbered(likelihood) else range(len(labels)), map(str, labels))
+        ax.set_yticks(labels if numbered(likelihood) else range(len(labels)), map(plain, labels))
     elif curve.steps:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _around(x: np.ndarray, curve: Curve, ax: Axes) -> None:
-    """A direction: the curve is drawn unbroken, and again a turn above and below where it shows."""
-    turn = 2.0 * np.pi
-    moved = np.unwrap(curve.centre) - curve.centre
-    centre, lower, upper = (part + moved for part in (curve.centre, curve.lower, curve.upper))
-    first, last = np.ceil((-np.pi - upper.max()) / turn), np.floor((np.pi - lower.min()) / turn)
-    for k in np.arange(first, last + 1):
-        names = (curve.line, curve.band) if k == first else ("_", "_")
-        lines(x, Curve(centre + k * turn, lower + k * turn, upper + k * turn, *names), ax)
+    """A direction."""
+    for k, turned in enumerate(turns(curve)):
+        lines(x, turned if k == 0 else turned._replace(line="_", band="_"), ax)
     ax.set_ylim(-np.pi, np.pi)
     ax.set_yticks(np.pi * np.arange(-2, 3) / 2, ["−π", "−π/2", "0", "π/2", "π"])
 
 
 def _draw_stack(likelihood: Likelihood, x: np.ndarray, probabilities: np.ndarray, ax: Axes) -> None:
     """The probabilities of the classes as areas that fill up one."""
-    labels = [str(label) for label in class_labels(likelihood)]
+    labels = [plain(label) for label in class_labels(likelihood)]
     ax.stackplot(x, probabilities.T, labels=labels, colors=palette(len(labels)), alpha=0.75, lw=0)
     ax.set_yticks(np.linspace(0, 1, 6))
     ax.set_ylim(0.0, max(1.0, ax.dataLim.y1 + 0.03 if ax.dataLim.y1 > 1.001 else 1.0))
 
 
 def _of_these_labels(
-    model: HetMOGP, row: np.ndarray, here: Seen, data: Dataset
+    model: HetMOGP, row: np.ndarray, here: Seen, data: Dataset, besides: Sequence[int] = ()
 ) -> tuple[Seen, np.ndarray]:
     """The observed values, and all inputs of the data, that have the labels of a row."""
-    labels = [j for j, column in enumerate(model.columns_) if column.kind == "category"]
+    held = [column.kind == "category" for column in model.columns_]
+    labels = [j for j in np.flatnonzero(held) if j not in besides]
     every = np.concatenate(data.inputs)
     mine, all_mine = ((X[:, labels] == row[labels]).all(axis=1) for X in (here.inputs, every))
     given = {argument: column[mine] for argument, column in here.given.items()}
@@ -238,20 +235,20 @@ def surface(
     across, up = (shown_as(model, table, j).reshape(shape) for j in pair)
     axes.pcolormesh(across[0], up[:, 0], values, **colours)
     if data is not None:
-        here = seen_of(data, output)
+        here, _ = _of_these_labels(model, table[0], seen_of(data, output), data, besides=pair)
         x, y = (shown_as(model, here.inputs, j) for j in pair)
         look: dict[str, Any] = {"color": DATA}
         if what == "mean":
             look = {"c": drawn_values(likelihood, here, label), **colours}
         axes.scatter(x, y, s=16, linewidths=0.5, edgecolors="white", label="observed", **look)
-    bar = axes.figure.colorbar(ScalarMappable(**colours), ax=axes, label=title)
+    bar = axes.figure.colorbar(ScalarMappable(**colours), ax=axes, label=plain(title))
     if ticks is not None:
-        bar.set_ticks(range(len(ticks)), labels=ticks)
+        bar.set_ticks(range(len(ticks)), labels=[plain(tick) for tick in ticks])
     for j, axis in zip(pair, (axes.xaxis, axes.yaxis), strict=True):
         name_axis(axis, model.columns_[j])
     held = held_at(model, table[:1], pair)
     if held:
-        axes.set_title(textwrap.fill(f"at {held}", 60), fontsize="medium")
+        axes.set_title(plain(textwrap.fill(f"at {held}", 60)), fontsize="medium")
     return axes
 
 
@@ -319,6 +316,8 @@ def _mapped(
     if isinstance(likelihood, Bernoulli):
         return prediction.mean, quantity(output, likelihood), None
     named = None if numbered(likelihood) else [str(c) for c in class_labels(likelihood)]
+    if not np.isfinite(prediction.mean).all():  # a lifetime's may not be
+        return prediction.quantile(0.5), f"median of {quantity(output, likelihood)}", named
     return prediction.mean, f"mean of {quantity(output, likelihood)}", named
 
 

@@ -12,7 +12,7 @@ from ..curves import likelihood_of
 from ..likelihoods import Bernoulli, Categorical
 from ..model import HetMOGP
 from ..scoring import reliability, transforms
-from .canvas import DATA, INK, SERIES, canvas
+from .canvas import DATA, INK, SERIES, canvas, plain
 
 __all__ = ["calibration", "comparison"]
 
@@ -46,6 +46,7 @@ def calibration(
         ax: where to draw.
     """
     check_is_fitted(model, "elbo_")
+    outputs = [outputs] if isinstance(outputs, str) else outputs
     chosen = list(model.output_names_ if outputs is None else outputs)
     for name in chosen:
         likelihood_of(model, name)
@@ -59,7 +60,7 @@ def calibration(
     for k, (name, (prediction, y, _)) in enumerate(seen.items()):
         look: dict[str, Any] = {
             "color": SERIES[k % len(SERIES)],
-            "label": f"{name} (n = {len(y)})",
+            "label": plain(f"{name} (n = {len(y)})"),
         }
         if name in ordered:
             inside = np.abs(2.0 * transforms(prediction, y) - 1.0)
@@ -125,7 +126,7 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
             axes.annotate(text, (1, k), at, xycoords=place, va="center", **beside)
     for right, head, _ in columns:
         axes.annotate(head, (1, 1), (right, 4), xycoords="axes fraction", color=DATA, **beside)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.1)
     axes.set_xlabel(

@@ -1,6 +1,7 @@
 """The report's pictures, which can be hovered over and zoomed: figures of plotly."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import islice, product
 from typing import Any
 
@@ -17,12 +18,14 @@ from ..curves import (
     drawn_values,
     gaps,
     line_through,
+    numbered,
     quantity,
     range_of,
     seen_of,
+    turns,
 )
 from ..inputs import restored
-from ..likelihoods import Bernoulli, Categorical, Likelihood
+from ..likelihoods import Bernoulli, Categorical, Likelihood, Ordinal, VonMises
 from ..model import HetMOGP
 from ..tables import Dataset
 
@@ -58,21 +61,43 @@ def of_output(model: HetMOGP, name: str, data: Dataset | None) -> list[tuple[str
 def _along(model: HetMOGP, name: str, along: str, data: Dataset | None) -> tuple[str, go.Figure]:
     """Curves along an input, one per combination of labels, other inputs at their median."""
     figure = go.Figure()
-    combinations = _combinations(model)
+    likelihood, combinations = model.likelihoods_[name], _combinations(model)
     for k, at in enumerate(combinations):
         line = line_through(model, "report", along=along, at=at, data=data, points=POINTS)
         asked, where = restored(line.table, model.columns_), ", ".join(map(str, at.values()))
         shown: Any = True if k < SHOWN else "legendonly"
         colour = COLOURS[k % len(COLOURS)]
         drawn = curve_of(model, name, asked, LEVEL)
-        _add_curve(figure, asked[along], drawn, where, colour, shown)
+        around = isinstance(likelihood, VonMises)
+        for turn, part in enumerate(turns(drawn) if around else [drawn]):
+            _add_curve(figure, asked[along], part, where, colour, shown, first=turn == 0)
         if data is not None:
             _add_dots(figure, model, name, along, data, at, colour if where else DATA, shown)
     if data is not None and len(combinations) == 1:
         _shade_gaps(figure, model, name, line.j, data)
-    _finish(figure, _axis(_column(model, along)), quantity(name, model.likelihoods_[name]))
+    _finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
+    _name_values(figure, likelihood)
     what = f"{name} along {along}: {drawn.line} and {drawn.band}"
-    return f"{what}{_beside(model, along, data)}", figure
+    return f"{what}{_beside(model, along, data)}{_of_how_many(model, len(combinations))}", figure
+
+
+def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
+    """Ticks that suit the values of an output: classes by name, directions in parts of a turn."""
+    if isinstance(likelihood, Ordinal) and not numbered(likelihood):
+        labels = class_labels(likelihood)
+        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=[_safe(c) for c in labels])
+    elif isinstance(likelihood, VonMises):
+        quarters = np.pi * np.arange(-2, 3) / 2
+        said = ["−π", "−π/2", "0", "π/2", "π"]
+        figure.update_yaxes(range=[-np.pi, np.pi], tickvals=quarters, ticktext=said)
+
+
+def _of_how_many(model: HetMOGP, shown: int) -> str:
+    """A sentence where there are more labels than can be shown."""
+    every = int(np.prod([len(c.levels) for c in model.columns_ if c.kind == "category"] or [1]))
+    return (
+        f" Of {every} labels or combinations the first {shown} are shown." if every > shown else ""
+    )
 
 
 def _classes(
@@ -89,7 +114,7 @@ def _classes(
             x=asked[along],
             y=probabilities[:, c],
             mode="lines",
-            name=str(label),
+            name=_safe(label),
             line={"color": COLOURS[c % len(COLOURS)]},
             hovertemplate="%{y:.3f}",
         )
@@ -98,7 +123,8 @@ def _classes(
     _finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
     where = f" at {', '.join(map(str, at.values()))}" if at else ""
     what = f"{name} along {along}{where}: the probability of each class"
-    return f"{what}{_beside(model, along, data)}", figure
+    more = _of_how_many(model, MOST_SLICES)
+    return f"{what}{_beside(model, along, data)}{more}", figure
 
 
 def _beside(model: HetMOGP, along: str, data: Dataset | None) -> str:
@@ -118,7 +144,13 @@ def _shade_gaps(figure: go.Figure, model: HetMOGP, name: str, j: int, data: Data
 
 
 def _add_curve(
-    figure: go.Figure, x: pd.Series, drawn: Curve, where: str, colour: str, visible: Any
+    figure: go.Figure,
+    x: pd.Series,
+    drawn: Curve,
+    where: str,
+    colour: str,
+    visible: Any,
+    first: bool = True,
 ) -> None:
     group = where or "all"
     shape = "hv" if drawn.steps else "linear"
@@ -141,7 +173,8 @@ def _add_curve(
         y=drawn.centre,
         mode="lines",
         line={"color": colour, "width": 2},
-        name=where or f"{drawn.line}, {drawn.band}",
+        name=_safe(where) or f"{drawn.line}, {drawn.band}",
+        showlegend=first,
         legendgroup=group,
         visible=visible,
         customdata=np.stack([drawn.lower, drawn.upper], axis=1),
@@ -160,12 +193,16 @@ def _add_dots(
     visible: Any,
 ) -> None:
     """What was observed with these labels."""
-    shown, values = _observed(model, name, data)
+    shown, values, ended = _observed(model, name, data)
     likelihood, where = model.likelihoods_[name], ", ".join(map(str, at.values()))
     mine = np.ones(len(values), bool)
     for column, level in at.items():
         mine &= (shown[column] == level).to_numpy()
-    said = [f"{_in_words(likelihood, v)}{' · ' + where if where else ''}" for v in values[mine]]
+    place = f" · {_safe(where)}" if where else ""
+    said = [
+        f"{'' if end else 'at least '}{_in_words(likelihood, v)}{place}"
+        for v, end in zip(values[mine], ended[mine], strict=True)
+    ]
     colours: Any = colour
     if isinstance(likelihood, Categorical):  # a row for each class, above the probabilities
         colours = [COLOURS[int(v) % len(COLOURS)] for v in values[mine]]
@@ -174,7 +211,12 @@ def _add_dots(
         x=shown[along][mine],
         y=values[mine],
         mode="markers",
-        marker={"color": colours, "size": 5, "opacity": 0.55},
+        marker={
+            "color": colours,
+            "size": 5,
+            "opacity": 0.55,
+            "symbol": ["circle" if end else "triangle-up-open" for end in ended[mine]],
+        },
         name="observed",
         legendgroup=where or "observed",
         showlegend=colour == DATA,
@@ -186,9 +228,14 @@ def _add_dots(
 
 def _in_words(likelihood: Likelihood, value: float) -> str:
     """An observed value to hover over."""
-    if isinstance(likelihood, Categorical):
-        return str(class_labels(likelihood)[int(value)])
+    if isinstance(likelihood, Categorical) or not numbered(likelihood):
+        return _safe(class_labels(likelihood)[int(value)])
     return f"{value:.4g}"
+
+
+def _safe(text: Any) -> str:
+    """Text that plotly shows as it is; it would take tags for its own."""
+    return escape(str(text), quote=False)
 
 
 def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
@@ -200,7 +247,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
     if isinstance(likelihood, Categorical):
         probabilities = model.predict(at, [name])[name].probabilities
         for c, label in enumerate(class_labels(likelihood)):
-            figure.add_bar(x=x, y=probabilities[:, c], name=str(label))
+            figure.add_bar(x=x, y=probabilities[:, c], name=_safe(label))
         figure.update_layout(barmode="stack")
     else:
         drawn = curve_of(model, name, at, LEVEL)
@@ -217,7 +264,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
             },
             name=f"{drawn.line}, {drawn.band}",
         )
-    _finish(figure, {"title": ", ".join(at.columns)}, quantity(name, likelihood))
+    _finish(figure, {"title": _safe(", ".join(at.columns))}, quantity(name, likelihood))
     return f"{name} by {', '.join(at.columns)}.", figure
 
 
@@ -243,13 +290,15 @@ def _map(
         what, K = "the most probable class", len(labels)
         colours = [COLOURS[c % len(COLOURS)] for c in range(K)]
         steps = [(end / K, colour) for c, colour in enumerate(colours) for end in (c, c + 1)]
-        ticks = {"tickvals": list(range(K)), "ticktext": [str(label) for label in labels]}
+        ticks = {"tickvals": list(range(K)), "ticktext": [_safe(label) for label in labels]}
         look = {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
         look["colorbar"] = {"thickness": 12, **ticks}
         hover = "probability %{customdata:.2f}<extra></extra>"
     else:
         z, extra = prediction.mean, prediction.std
         what = "probability" if isinstance(likelihood, Bernoulli) else "mean"
+        if not np.isfinite(z).all():  # a lifetime's mean may not be
+            z, what = prediction.quantile(0.5), "median"
         hover = f"{what} %{{z:.4g}}, standard deviation %{{customdata:.2g}}<extra></extra>"
     figure = go.Figure()
     figure.add_heatmap(
@@ -261,7 +310,11 @@ def _map(
         **look,
     )
     if data is not None:
-        shown, values = _observed(model, name, data)
+        shown, values, _ = _observed(model, name, data)
+        mine = np.ones(len(values), bool)
+        for column, level in at.items():
+            mine &= (shown[column] == level).to_numpy()
+        shown, values = shown[mine], values[mine]
         marker: dict[str, Any] = {"size": 5, "line": {"color": "white", "width": 0.6}}
         if isinstance(likelihood, Categorical):
             marker["color"] = [COLOURS[int(v) % len(COLOURS)] for v in values]
@@ -281,7 +334,8 @@ def _map(
     figure.update_yaxes(**_axis(_column(model, up)))
     where = f" at {', '.join(map(str, at.values()))}" if at else ""
     dots = "" if data is None else "; dots are observed values"
-    return f"{name} over {across} and {up}{where}: {what}{dots}.", figure
+    said = f"{name} over {across} and {up}{where}: {what}{dots}."
+    return f"{said}{_of_how_many(model, 1)}", figure
 
 
 def _between(model: HetMOGP, name: str, low: pd.DataFrame, high: pd.DataFrame) -> np.ndarray:
@@ -298,8 +352,8 @@ def correlation(table: pd.DataFrame) -> go.Figure:
     """The correlation of the parameter functions, as a heat map."""
     figure = go.Figure(
         go.Heatmap(
-            x=list(table.columns),
-            y=list(table.index),
+            x=[_safe(name) for name in table.columns],
+            y=[_safe(name) for name in table.index],
             z=table.to_numpy(),
             zmin=-1,
             zmax=1,
@@ -322,7 +376,7 @@ def shares(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     for q, latent in enumerate(table.columns):
         figure.add_bar(
-            y=list(table.index),
+            y=[_safe(name) for name in table.index],
             x=table[latent],
             orientation="h",
             name=latent,
@@ -350,9 +404,9 @@ def calibration(transforms: dict[str, np.ndarray]) -> go.Figure:
             x=levels,
             y=inside.mean(axis=0),
             mode="lines",
-            name=name,
+            name=_safe(name),
             line={"color": COLOURS[k % len(COLOURS)], "width": 2},
-            hovertemplate=name + ": %{x:.0%} intervals hold %{y:.0%}<extra></extra>",
+            hovertemplate="%{x:.0%} intervals hold %{y:.0%}",
         )
     _finish(figure, {"title": "promised coverage", "tickformat": ".0%"}, "observed coverage")
     figure.update_yaxes(tickformat=".0%")
@@ -390,11 +444,11 @@ def _finish(figure: go.Figure, x: dict, y: str | None, height: int = 360) -> Non
         dragmode="zoom",
     )
     figure.update_xaxes(automargin=True, **x)
-    figure.update_yaxes(automargin=True, title=y)
+    figure.update_yaxes(automargin=True, title=None if y is None else _safe(y))
 
 
 def _axis(column: Column) -> dict[str, str]:
-    return {"title": f"{column.name} (days)" if column.kind == "duration" else column.name}
+    return {"title": _safe(f"{column.name} (days)" if column.kind == "duration" else column.name)}
 
 
 def _column(model: HetMOGP, name: str) -> Column:
@@ -409,15 +463,19 @@ def _combinations(model: HetMOGP, most: int = MOST_CURVES) -> list[dict[str, Any
     return [dict(zip(names, levels, strict=True)) for levels in islice(every, most)]
 
 
-def _observed(model: HetMOGP, name: str, data: Dataset) -> tuple[pd.DataFrame, np.ndarray]:
-    """Inputs and values that were observed, not too many; values as numbers to draw."""
+def _observed(
+    model: HetMOGP, name: str, data: Dataset
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Inputs and values that were observed, not too many, as numbers to draw; which are exact."""
     seen = seen_of(data, name)
     rows = np.arange(len(seen.values))
     if len(rows) > MOST_DOTS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_DOTS, replace=False))
     given = {argument: column[rows] for argument, column in seen.given.items()}
     some = Seen(seen.inputs[rows], seen.values[rows], given)
-    return restored(some.inputs, model.columns_), drawn_values(model.likelihoods_[name], some)
+    ended = given.get("event", np.ones(len(rows))) > 0
+    values = drawn_values(model.likelihoods_[name], some)
+    return restored(some.inputs, model.columns_), values, ended
 
 
 def _faint(colour: str) -> str:

@@ -313,3 +313,16 @@ def test_lengthscales_of_mini_batches_start_at_what_the_inducing_inputs_resolve(
     np.testing.assert_allclose(spread, [0.15, np.sqrt(0.15 * 0.8), 0.8])
     np.testing.assert_array_equal(initial_lengthscales(3, X, X), spread)  # every row is one
     assert initial_lengthscales(1, X, Z) == pytest.approx(1 / 3, rel=1e-2)
+
+
+def test_with_many_inputs_no_start_takes_all_rows_for_unrelated():
+    """In 200 dimensions rows are far apart; a short lengthscale would never be left again."""
+    X = np.random.default_rng(0).standard_normal((150, 200))
+    apart = np.sort(np.linalg.norm(X[:, None] - X[None], axis=-1), axis=1)[:, 1]
+    shortest = initial_lengthscales(3, X)[0]
+    assert shortest == pytest.approx(0.5 * np.median(apart))
+    assert np.exp(-0.5 * (np.median(apart) / shortest) ** 2) > 0.1
+    y = X[:, :20].sum(axis=1) / 4
+    model = hm.independent([hm.Gaussian(), hm.Gaussian()], kernel=hm.RBF(ard=False), inducing=100)
+    model.set_params(learn_inducing=False, max_iter=5, progress=False).fit(X, np.c_[y, y])
+    assert np.abs(model.weights_).max(axis=1).min() > 0.3  # both outputs found what there is

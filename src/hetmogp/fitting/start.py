@@ -36,7 +36,6 @@ __all__ = [
     "place_inducing",
 ]
 
-FLOOR = 0.5
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
 
@@ -173,7 +172,7 @@ def initial_lengthscales(
         if nearest > 0:
             return nearest * (np.geomspace(2 / 3, 8 / 3, Q) if Q > 1 else np.array([4 / 3]))
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
-    return np.maximum(np.sqrt(X.shape[1]) * lengthscales, FLOOR * _apart(X))
+    return np.maximum(np.sqrt(X.shape[1]) * lengthscales, _apart(X))
 
 
 def _apart(X: Float[np.ndarray, "N p"]) -> float:

@@ -10,8 +10,9 @@ import pytest
 
 import hetmogp as hm
 from hetmogp import report
-from hetmogp.report import figures
+from hetmogp.report import learned
 from hetmogp.report.notes import notes
+from hetmogp.report.outputs import of_output
 from hetmogp.scoring import evaluate, pit
 from hetmogp.tables import read
 
@@ -101,7 +102,7 @@ def test_a_report_needs_no_data(model, tmp_path):
 
 def test_curves_are_the_models_one_for_each_label(model, table):
     data = read(model.likelihoods_, *table, model.columns_)
-    ((caption, figure),) = figures.of_output(model, "ozone", data)
+    ((caption, figure),) = of_output(model, "ozone", data)
     assert caption.startswith("ozone along date: mean and 90% interval")
     means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
     assert [trace.name for trace in means] == ["&lt;b>town".replace(">", "&gt;"), "hill", "port"]
@@ -115,7 +116,7 @@ def test_curves_are_the_models_one_for_each_label(model, table):
 
 
 def test_classes_have_a_picture_at_each_label(model, table):
-    found = figures.of_output(model, "sky", read(model.likelihoods_, *table, model.columns_))
+    found = of_output(model, "sky", read(model.likelihoods_, *table, model.columns_))
     assert [caption.split(":")[0] for caption, _ in found] == [
         f"sky along date at {place}" for place in ("<b>town", "hill", "port")
     ]
@@ -131,18 +132,18 @@ def test_two_inputs_are_a_map_and_three_are_cut_through():
     likelihoods = {"y": hm.Gaussian(), "kind": hm.Categorical()}
     two = hm.HetMOGP(likelihoods, **options).fit(X[["a", "b"]], Y)
     data = read(two.likelihoods_, X[["a", "b"]], Y, two.columns_)
-    ((caption, figure),) = figures.of_output(two, "y", data)
+    ((caption, figure),) = of_output(two, "y", data)
     heat = figure.data[0]
     i, j = 7, 30
     at = pd.DataFrame({"a": [heat.x[j]], "b": [heat.y[i]]})
     np.testing.assert_allclose(heat.z[i, j], two.predict(at)["y"].mean[0])
     assert caption.startswith("y over a and b")
-    ((_, figure),) = figures.of_output(two, "kind", data)
+    ((_, figure),) = of_output(two, "kind", data)
     assert set(np.unique(figure.data[0].z)) <= {0.0, 1.0}
     assert figure.data[0].colorbar.ticktext == ("u", "v")
 
     three = hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(X, Y)
-    found = figures.of_output(three, "y", None)
+    found = of_output(three, "y", None)
     assert [caption.split(":")[0] for caption, _ in found] == [f"y along {c}" for c in "abc"]
     assert "Other inputs (b, c) are held at their median" in found[0][0]
 
@@ -150,7 +151,7 @@ def test_two_inputs_are_a_map_and_three_are_cut_through():
 def test_calibration_is_the_share_of_values_inside(model, table):
     transforms = pit(model, *table)
     assert list(transforms) == ["ozone"]  # the others have no intervals to speak of
-    curve = figures.calibration(transforms).data[1]
+    curve = learned.calibration(transforms).data[1]
     k = int(np.argmin(np.abs(np.asarray(curve.x) - 0.9)))
     share = evaluate(model, *table).loc["ozone", "coverage"]
     assert curve.y[k] == pytest.approx(share, abs=0.02)
@@ -175,7 +176,7 @@ def test_values_are_shown_as_they_are_meant():
     }
     model = hm.HetMOGP(likelihoods, latents=2, inducing=8, max_iter=1, progress=False).fit(x, Y)
     data = read(model.likelihoods_, x, Y, model.columns_)
-    grade, wind, life = (figures.of_output(model, name, data)[0][1] for name in likelihoods)
+    grade, wind, life = (of_output(model, name, data)[0][1] for name in likelihoods)
     assert grade.layout.yaxis.ticktext == ("low", "mid", "high")
     assert grade.data[-1].text[0] == "low"
     for trace in wind.data:
@@ -191,7 +192,7 @@ def test_labels_that_are_not_shown_are_counted():
     x = np.tile(np.linspace(0, 1, 5), 12)
     X = pd.DataFrame({"t": x, "site": np.repeat([f"s{k:02}" for k in range(12)], 5)})
     model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=8, max_iter=0, progress=False)
-    ((caption, figure),) = figures.of_output(model.fit(X, {"y": x}), "y", None)
+    ((caption, figure),) = of_output(model.fit(X, {"y": x}), "y", None)
     assert "Of 12 labels or combinations the first 8 are shown" in caption
     assert len({trace.legendgroup for trace in figure.data}) == 8
 

@@ -16,8 +16,9 @@ from ..files import beside
 from ..model import HetMOGP
 from ..scoring import evaluate, pit
 from ..tables import read
-from . import figures
+from . import learned
 from .notes import notes
+from .outputs import of_output
 
 __all__ = ["write"]
 
@@ -134,7 +135,7 @@ def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str
             "Calibration: how many values lie in intervals of each size. Below the dotted line "
             "intervals are too narrow, above it too wide."
         )
-        picture = _figure("calibration", caption, figures.calibration(transforms))
+        picture = _figure("calibration", caption, learned.calibration(transforms))
     return text + _table(shown) + picture
 
 
@@ -147,12 +148,12 @@ def _sharing(model: HetMOGP) -> str:
                 "correlation",
                 "Correlation of the parameter functions, before their links, in the prior that was "
                 "learned. Far from zero between two outputs: what one shows informs the other.",
-                figures.correlation(summary.correlation),
+                learned.correlation(summary.correlation),
             ),
             _figure(
                 "shares",
                 "Share of each parameter function's variance that comes from each latent.",
-                figures.shares(summary.shares),
+                learned.shares(summary.shares),
             ),
         ]
     return (
@@ -167,7 +168,7 @@ def _output(model: HetMOGP, name: str, data: Any) -> str:
     constants = ", ".join(f"{key} {value:.4g}" for key, value in likelihood.constants.items())
     pictures = (
         _figure(f"output-{model.output_names_.index(name)}-{k}", caption, figure)
-        for k, (caption, figure) in enumerate(figures.of_output(model, name, data))
+        for k, (caption, figure) in enumerate(of_output(model, name, data))
     )
     beside = f"; {escape(constants)}" if constants else ""
     return (
@@ -181,7 +182,7 @@ def _learning(model: HetMOGP) -> str:
     options = {k: repr(v) for k, v in model.get_params(deep=False).items() if k != "likelihoods"}
     table = pd.DataFrame({"value": options}).rename_axis("option")
     return (
-        _figure("history", caption, figures.history(model))
+        _figure("history", caption, learned.history(model))
         + f"<details><summary>Options of the model</summary>{_table(table)}</details>"
     )
 

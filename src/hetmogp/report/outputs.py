@@ -1,7 +1,6 @@
-"""The report's pictures, which can be hovered over and zoomed: figures of plotly."""
+"""One output over the inputs, as pictures to hover over and to zoom."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import islice, product
 from typing import Any
 
@@ -28,11 +27,10 @@ from ..inputs import restored
 from ..likelihoods import Bernoulli, Categorical, Likelihood, Ordinal, VonMises
 from ..model import HetMOGP
 from ..tables import Dataset
+from .canvas import COLOURS, DATA, GAP, faint, finish, safe
 
-__all__ = ["calibration", "correlation", "history", "of_output", "shares"]
+__all__ = ["of_output"]
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8b5a2b")
-DATA, GAP = "#5b6470", "#f4b942"
 LEVEL = 0.9  # of bands and intervals
 POINTS = 100  # of a curve
 SIDE = 40  # of a map
@@ -75,7 +73,7 @@ def _along(model: HetMOGP, name: str, along: str, data: Dataset | None) -> tuple
             _add_dots(figure, model, name, along, data, at, colour if where else DATA, shown)
     if data is not None and len(combinations) == 1:
         _shade_gaps(figure, model, name, line.j, data)
-    _finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
+    finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
     _name_values(figure, likelihood)
     what = f"{name} along {along}: {drawn.line} and {drawn.band}"
     return f"{what}{_beside(model, along, data)}{_of_how_many(model, len(combinations))}", figure
@@ -85,7 +83,7 @@ def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
     """Ticks that suit the values of an output: classes by name, directions in parts of a turn."""
     if isinstance(likelihood, Ordinal) and not numbered(likelihood):
         labels = class_labels(likelihood)
-        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=[_safe(c) for c in labels])
+        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=[safe(c) for c in labels])
     elif isinstance(likelihood, VonMises):
         quarters = np.pi * np.arange(-2, 3) / 2
         said = ["−π", "−π/2", "0", "π/2", "π"]
@@ -114,13 +112,13 @@ def _classes(
             x=asked[along],
             y=probabilities[:, c],
             mode="lines",
-            name=_safe(label),
+            name=safe(label),
             line={"color": COLOURS[c % len(COLOURS)]},
             hovertemplate="%{y:.3f}",
         )
     if data is not None:
         _add_dots(figure, model, name, along, data, at, DATA, True)
-    _finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
+    finish(figure, _axis(_column(model, along)), quantity(name, likelihood))
     where = f" at {', '.join(map(str, at.values()))}" if at else ""
     what = f"{name} along {along}{where}: the probability of each class"
     more = _of_how_many(model, MOST_SLICES)
@@ -162,7 +160,7 @@ def _add_curve(
             mode="lines",
             line=edge,
             fill=fill,
-            fillcolor=_faint(colour),
+            fillcolor=faint(colour),
             legendgroup=group,
             showlegend=False,
             visible=visible,
@@ -173,7 +171,7 @@ def _add_curve(
         y=drawn.centre,
         mode="lines",
         line={"color": colour, "width": 2},
-        name=_safe(where) or f"{drawn.line}, {drawn.band}",
+        name=safe(where) or f"{drawn.line}, {drawn.band}",
         showlegend=first,
         legendgroup=group,
         visible=visible,
@@ -198,7 +196,7 @@ def _add_dots(
     mine = np.ones(len(values), bool)
     for column, level in at.items():
         mine &= (shown[column] == level).to_numpy()
-    place = f" · {_safe(where)}" if where else ""
+    place = f" · {safe(where)}" if where else ""
     said = [
         f"{'' if end else 'at least '}{_in_words(likelihood, v)}{place}"
         for v, end in zip(values[mine], ended[mine], strict=True)
@@ -229,13 +227,8 @@ def _add_dots(
 def _in_words(likelihood: Likelihood, value: float) -> str:
     """An observed value to hover over."""
     if isinstance(likelihood, Categorical) or not numbered(likelihood):
-        return _safe(class_labels(likelihood)[int(value)])
+        return safe(class_labels(likelihood)[int(value)])
     return f"{value:.4g}"
-
-
-def _safe(text: Any) -> str:
-    """Text that plotly shows as it is; it would take tags for its own."""
-    return escape(str(text), quote=False)
 
 
 def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
@@ -247,7 +240,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
     if isinstance(likelihood, Categorical):
         probabilities = model.predict(at, [name])[name].probabilities
         for c, label in enumerate(class_labels(likelihood)):
-            figure.add_bar(x=x, y=probabilities[:, c], name=_safe(label))
+            figure.add_bar(x=x, y=probabilities[:, c], name=safe(label))
         figure.update_layout(barmode="stack")
     else:
         drawn = curve_of(model, name, at, LEVEL)
@@ -264,7 +257,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
             },
             name=f"{drawn.line}, {drawn.band}",
         )
-    _finish(figure, {"title": _safe(", ".join(at.columns))}, quantity(name, likelihood))
+    finish(figure, {"title": safe(", ".join(at.columns))}, quantity(name, likelihood))
     return f"{name} by {', '.join(at.columns)}.", figure
 
 
@@ -290,7 +283,7 @@ def _map(
         what, K = "the most probable class", len(labels)
         colours = [COLOURS[c % len(COLOURS)] for c in range(K)]
         steps = [(end / K, colour) for c, colour in enumerate(colours) for end in (c, c + 1)]
-        ticks = {"tickvals": list(range(K)), "ticktext": [_safe(label) for label in labels]}
+        ticks = {"tickvals": list(range(K)), "ticktext": [safe(label) for label in labels]}
         look = {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
         look["colorbar"] = {"thickness": 12, **ticks}
         hover = "probability %{customdata:.2f}<extra></extra>"
@@ -330,7 +323,7 @@ def _map(
             text=[_in_words(likelihood, v) for v in values],
             hovertemplate="observed %{text}<extra></extra>",
         )
-    _finish(figure, _axis(_column(model, across)), None, height=440)
+    finish(figure, _axis(_column(model, across)), None, height=440)
     figure.update_yaxes(**_axis(_column(model, up)))
     where = f" at {', '.join(map(str, at.values()))}" if at else ""
     dots = "" if data is None else "; dots are observed values"
@@ -345,110 +338,11 @@ def _between(model: HetMOGP, name: str, low: pd.DataFrame, high: pd.DataFrame) -
     return np.asarray(column.decode(np.linspace(ends[0], ends[1], SIDE)))
 
 
-# -- what was learned, and how good it is ----------------------------------------------------------
-
-
-def correlation(table: pd.DataFrame) -> go.Figure:
-    """The correlation of the parameter functions, as a heat map."""
-    figure = go.Figure(
-        go.Heatmap(
-            x=[_safe(name) for name in table.columns],
-            y=[_safe(name) for name in table.index],
-            z=table.to_numpy(),
-            zmin=-1,
-            zmax=1,
-            colorscale="RdBu",
-            reversescale=True,
-            text=np.vectorize("{:+.2f}".format)(table.to_numpy()),
-            texttemplate="%{text}" if len(table) <= 12 else None,
-            hovertemplate="%{y} and %{x}: %{z:+.3f}<extra></extra>",
-            colorbar={"thickness": 12},
-        )
-    )
-    _finish(figure, {}, None, height=max(320, 34 * len(table) + 140))
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(automargin=True, tickangle=-45)
-    return figure
-
-
-def shares(table: pd.DataFrame) -> go.Figure:
-    """How much of each parameter function comes from each latent."""
-    figure = go.Figure()
-    for q, latent in enumerate(table.columns):
-        figure.add_bar(
-            y=[_safe(name) for name in table.index],
-            x=table[latent],
-            orientation="h",
-            name=latent,
-            marker_color=COLOURS[q % len(COLOURS)],
-            hovertemplate="%{y}: %{x:.1%} from " + latent + "<extra></extra>",
-        )
-    figure.update_layout(barmode="stack")
-    _finish(
-        figure, {"title": "share of variance", "tickformat": ".0%"}, None, 34 * len(table) + 140
-    )
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    return figure
-
-
-def calibration(transforms: dict[str, np.ndarray]) -> go.Figure:
-    """Coverage that was observed against coverage that was promised."""
-    levels = np.linspace(0.0, 1.0, 51)
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[0, 1], y=[0, 1], mode="lines", name="as promised", line={"color": DATA, "dash": "dot"}
-    )
-    for k, (name, u) in enumerate(transforms.items()):
-        inside = np.abs(2 * u[:, None] - 1) <= levels
-        figure.add_scatter(
-            x=levels,
-            y=inside.mean(axis=0),
-            mode="lines",
-            name=_safe(name),
-            line={"color": COLOURS[k % len(COLOURS)], "width": 2},
-            hovertemplate="%{x:.0%} intervals hold %{y:.0%}",
-        )
-    _finish(figure, {"title": "promised coverage", "tickformat": ".0%"}, "observed coverage")
-    figure.update_yaxes(tickformat=".0%")
-    return figure
-
-
-def history(model: HetMOGP) -> go.Figure:
-    """The bound as learning went on."""
-    what = "round" if model.method_ == "vem" else "window of steps"
-    figure = go.Figure(
-        go.Scatter(
-            x=np.arange(len(model.history_)),
-            y=model.history_,
-            mode="lines+markers",
-            line={"color": COLOURS[0]},
-            hovertemplate=what + " %{x}: %{y:,.2f}<extra></extra>",
-        )
-    )
-    _finish(figure, {"title": what}, "bound (nats)", height=280)
-    return figure
-
-
 # -- what they have in common ----------------------------------------------------------------------
 
 
-def _finish(figure: go.Figure, x: dict, y: str | None, height: int = 360) -> None:
-    figure.update_layout(
-        template="simple_white",
-        height=height,
-        autosize=True,
-        margin={"l": 8, "r": 8, "t": 12, "b": 8},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        hovermode="closest",
-        font={"family": "system-ui, sans-serif", "size": 13},
-        dragmode="zoom",
-    )
-    figure.update_xaxes(automargin=True, **x)
-    figure.update_yaxes(automargin=True, title=None if y is None else _safe(y))
-
-
 def _axis(column: Column) -> dict[str, str]:
-    return {"title": _safe(f"{column.name} (days)" if column.kind == "duration" else column.name)}
+    return {"title": safe(f"{column.name} (days)" if column.kind == "duration" else column.name)}
 
 
 def _column(model: HetMOGP, name: str) -> Column:
@@ -476,8 +370,3 @@ def _observed(
     ended = given.get("event", np.ones(len(rows))) > 0
     values = drawn_values(model.likelihoods_[name], some)
     return restored(some.inputs, model.columns_), values, ended
-
-
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.15)"

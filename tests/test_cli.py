@@ -231,6 +231,11 @@ def test_only_what_stands_for_missing_is_missing(tmp_path):
     assert table.isna().sum().tolist() == [1, 2]
 
 
+def test_semicolons_come_with_decimal_commas(tmp_path):
+    (tmp_path / "t.csv").write_text("x;y\n1,5;a\n2,5;b\n")
+    assert read_table(tmp_path / "t.csv").to_dict("list") == {"x": [1.5, 2.5], "y": ["a", "b"]}
+
+
 def test_an_index_with_a_name_is_a_column(tmp_path):
     frame = pd.DataFrame({"y": [1.0]}, index=pd.Index(["2024-01-01"], name="date"))
     frame.to_parquet(tmp_path / "t.parquet")

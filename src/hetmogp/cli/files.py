@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .application import fail
 
@@ -48,7 +48,7 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
         else:
             table = pd.read_csv(
                 path,
-                sep="\t" if path.suffix.lower() == ".tsv" else ",",
+                **_dialect(path),
                 index_col=False,  # rows that end in a comma must not shift their columns
                 keep_default_na=False,
                 na_values=MISSING,
@@ -65,6 +65,15 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
         if name in table.columns:
             table[name] = table[name].map(str, na_action="ignore")
     return table
+
+
+def _dialect(path: Path) -> dict[str, Any]:
+    """How a text file separates its columns; semicolons come with decimal commas."""
+    if path.suffix.lower() == ".tsv":
+        return {"sep": "\t"}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        header = file.readline(100_000)
+    return {"sep": ";", "decimal": ","} if ";" in header and "," not in header else {"sep": ","}
 
 
 def split_names(names: str, table: "pd.DataFrame | None" = None) -> list[str]:

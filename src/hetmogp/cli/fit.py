@@ -1,5 +1,6 @@
 """`hetmogp fit`."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..model import HetMOGP
+
+
+RESERVED = "global"
 
 
 @app.command()
@@ -122,7 +126,9 @@ def _outputs(
 ) -> dict[str, Any]:
     """The likelihood of each output, "auto" where it is to be found."""
     if not words:
-        named: dict[str, Any] = {n: "auto" for n in table.columns if n not in X and n != "global"}
+        named: dict[str, Any] = {n: "auto" for n in table.columns if n not in X and n != RESERVED}
+        if RESERVED in table.columns:
+            warnings.warn(f"column {RESERVED!r} is left out: scores use that name", stacklevel=2)
         if not named:
             fail(f"{data} has no column beside the inputs")
         return named
@@ -131,8 +137,8 @@ def _outputs(
         name, likelihood = output_from(one, list(table.columns))
         if name in named:
             fail(f"output {name!r} is named twice")
-        if name == "global":
-            fail("an output cannot be called 'global', which scores use; rename the column")
+        if name == RESERVED:
+            fail(f"an output cannot be called {RESERVED!r}, which scores use; rename the column")
         if name in X:
             fail(f"{name!r} is named as an input and as an output")
         if name not in table.columns:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from .. import demo
 
-__all__ = ["compare", "run"]
+__all__ = ["compare", "run", "show", "summary"]
 
 WEIGHTS = {"the paper's": demo.PAPER, "sharing": demo.SHARING}
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import hetmogp as hm
 from hetmogp.cli import app
 from hetmogp.cli.files import read_table
+from hetmogp.cli.fit import _only
 from hetmogp.cli.words import kernel_from, output_from
 
 COMMANDS = ("demo", "discover", "experiment", "fit", "predict", "report", "score")
@@ -231,9 +232,40 @@ def test_only_what_stands_for_missing_is_missing(tmp_path):
     assert table.isna().sum().tolist() == [1, 2]
 
 
-def test_semicolons_come_with_decimal_commas(tmp_path):
-    (tmp_path / "t.csv").write_text("x;y\n1,5;a\n2,5;b\n")
-    assert read_table(tmp_path / "t.csv").to_dict("list") == {"x": [1.5, 2.5], "y": ["a", "b"]}
+@pytest.mark.parametrize("mark", [",", "."])
+def test_semicolons_come_with_decimal_commas_or_points(tmp_path, mark):
+    (tmp_path / "t.csv").write_text(f"x, m;y\n1{mark}5;a\n2{mark}5;b\n")
+    assert read_table(tmp_path / "t.csv").to_dict("list") == {"x, m": [1.5, 2.5], "y": ["a", "b"]}
+
+
+def test_compressed_files_are_read(tmp_path):
+    for seed in range(20):
+        frame = pd.DataFrame(np.random.default_rng(seed).normal(size=(9, 2)), columns=["a", "b"])
+        frame.to_csv(tmp_path / "t.csv.gz", index=False)
+        assert list(read_table(tmp_path / "t.csv.gz").columns) == ["a", "b"]
+
+
+def test_rows_longer_than_the_header_are_refused(tmp_path):
+    """As R writes them, with row names that have no name."""
+    (tmp_path / "r.csv").write_text("t,y\n1,0.5,2.5\n2,0.6,2.6\n")
+    found = run("fit", tmp_path / "r.csv", "--inputs", "t", "--output", "y:gaussian")
+    assert found.exit_code == 1
+    assert "more fields than its header has names" in found.stderr
+
+
+def test_rows_held_out_keep_the_order_of_classes(tmp_path):
+    grades = pd.Categorical(
+        ["low", "mid", "low", "high"] * 10, ["low", "mid", "high"], ordered=True
+    )
+    table = pd.DataFrame({"t": np.linspace(0, 1, 40), "grade": grades})
+    seen = _only(table, ["grade"], np.arange(40) < 30)
+    assert seen["grade"].dtype == table["grade"].dtype
+    assert seen["grade"].notna().sum() == 30
+
+
+def test_labels_of_whole_floats_are_whole(tmp_path):
+    pd.DataFrame({"plot": [1.0, 2.0, np.nan]}).to_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", ["plot"])["plot"].tolist()[:2] == ["1", "2"]
 
 
 def test_an_index_with_a_name_is_a_column(tmp_path):

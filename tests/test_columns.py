@@ -61,8 +61,31 @@ def test_offsets_may_change_with_the_season():
 
 @pytest.mark.parametrize("odd", ["31/01/2024", "31.1.2024", "1-2-24", "3,5"])
 def test_what_may_be_a_date_or_a_number_is_no_label(odd):
-    with pytest.raises(ValueError, match=f"row 1, column 't': '{odd}' looks like a date or number"):
+    with pytest.raises(ValueError, match=f"row 1, column 't': '{odd}' cannot be told"):
         read_inputs(pd.DataFrame({"t": ["2024-01-30", odd, "2024-01-30"]}))
+
+
+@pytest.mark.parametrize("ends", [("+01", "+02"), ("+0100", "+0200"), ("Z", "-01:00")])
+def test_offsets_of_every_form_are_read(ends):
+    times = [f"2024-03-{day} 12:00:00{end}" for day, end in zip((30, 31), ends, strict=True)]
+    table, (column,) = read_inputs(pd.DataFrame({"t": times}))
+    assert column.aware
+    np.testing.assert_allclose(np.diff(table[:, 0]), 25 / 24 if "Z" in ends else 23 / 24)
+
+
+def test_a_column_of_dates_has_no_other_text():
+    with pytest.raises(ValueError, match="row 2, column 't': 'unknown' cannot be told"):
+        read_inputs(pd.DataFrame({"t": ["2024-01-30", None, "unknown"]}))
+    with pytest.raises(ValueError, match="'t' holds times with and without a time zone"):
+        read_inputs(pd.DataFrame({"t": ["2024-01-30T00:00", "2024-01-30T00:00Z"]}))
+
+
+def test_durations_come_back_from_text():
+    columns = [Column("age", "duration")]
+    table, _ = read_inputs(pd.DataFrame({"age": ["1 days 12:00:00", "0 days 06:00:00"]}), columns)
+    np.testing.assert_array_equal(table[:, 0], [1.5, 0.25])
+    with pytest.raises(ValueError, match=r"'age' holds labels such as 'old'; .* durations"):
+        read_inputs(pd.DataFrame({"age": ["old"]}), columns)
 
 
 def test_durations_and_periods():

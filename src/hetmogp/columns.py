@@ -16,7 +16,7 @@ import pandas as pd
 __all__ = ["Column", "describe", "is_missing"]
 
 DAY = 86_400_000_000  # microseconds
-OFFSET = re.compile(r"T?\d\d:?\d\d.*(Z|[+-]\d\d:?\d\d)$")  # a time with its distance from UTC
+OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its distance from UTC
 ISO = re.compile(r"\d{4}-\d\d-\d\d")
 LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
 MOST_LABELS = 50  # text with more different values than this, in half of the rows, is no category
@@ -50,6 +50,8 @@ class Column:
             return self._codes(values, what)
         if self.kind == "number":
             return _numbers(values, where)
+        if self.kind == "duration" and values.map(lambda v: isinstance(v, str)).any():
+            values = _as_durations(values)
         found = describe(values, what, self.name)
         if found.kind != self.kind:
             wanted = {"time": "dates", "duration": "durations"}[self.kind]
@@ -134,14 +136,22 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
             f"{what}, column {name!r} holds {dtype} values such as {present[0]!r}; inputs must be "
             "numbers, dates or labels"
         )
+    dates = any(isinstance(value, str) and ISO.match(value.strip()) for value in present)
     for row, value in enumerate(values.tolist()):
+        if is_missing(value):
+            continue
         text = value.strip() if isinstance(value, str) else ""
-        if LIKE_A_DATE.match(text) and not ISO.match(text):
+        if (LIKE_A_DATE.match(text) and not ISO.match(text)) or (dates and not _is_time(text)):
             raise ValueError(
-                f"{what}, row {row}, column {name!r}: {value!r} looks like a date or number that "
-                "cannot be told for sure; write dates as 2024-05-31 (or convert them with "
+                f"{what}, row {row}, column {name!r}: {value!r} cannot be told for sure to be a "
+                "date, a number or a label; write dates as 2024-05-31 (or convert them with "
                 "pandas.to_datetime) and numbers with a point"
             )
+    if dates:
+        raise ValueError(
+            f"{what}, column {name!r} holds times with and without a time zone; give all of them "
+            "one, or none"
+        )
     levels = set(map(_plain, present))
     if len(levels) > max(MOST_LABELS, len(present) / 2) or len(levels) == len(present) > 20:
         raise ValueError(
@@ -176,6 +186,22 @@ def _as_times(values: pd.Series) -> pd.Series:
     ]
     offsets = bool(with_offset) and all(with_offset)  # which may change with the season
     return pd.Series(pd.to_datetime(values, format="ISO8601", utc=offsets))
+
+
+def _as_durations(values: pd.Series) -> pd.Series:
+    """Text such as "2 days 03:00:00", as files have it, if it is that."""
+    try:
+        return pd.Series(pd.to_timedelta(values))
+    except ValueError:
+        return values
+
+
+def _is_time(text: str) -> bool:
+    try:
+        pd.to_datetime(text, format="ISO8601")
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _microseconds(values: pd.Series) -> np.ndarray:

@@ -197,6 +197,8 @@ def line_through(
     for name, value in (at or {}).items():
         k = names.index(name)
         row[k] = columns[k].encode(pd.Series([value]), "at")[0]
+        if not np.isfinite(row[k]):
+            raise ValueError(f"at has {value!r} for {name!r}; inputs cannot be missing")
     if x is None:
         lowest, highest = range_of(model, data)[:, j]
         values = np.linspace(lowest, highest, points)

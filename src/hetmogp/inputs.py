@@ -134,6 +134,8 @@ def read_inputs(
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
     """Any table as a frame whose columns are named by text."""
+    if isinstance(X, Mapping):
+        raise ValueError(f"{what} is a dict; a table is wanted, of all inputs")
     if hasattr(X, "toarray"):
         raise ValueError(f"{what} is a sparse matrix; pass {what}.toarray()")
     if isinstance(X, pd.Series):

@@ -35,7 +35,7 @@ def discover(
     Example: hetmogp discover sales.csv --inputs lat,lon --outputs price,flat
     """
     with one_clear_line():
-        table = read_table(data, [] if labels is None else split_names(labels))
+        table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
         X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         others = [column for column in table.columns if column not in X]
         named = split_names(outputs, table) if outputs is not None else others

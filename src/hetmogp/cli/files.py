@@ -1,6 +1,7 @@
 """Tables from files and to files, and models from files."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +47,7 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
             if any(name is not None for name in table.index.names):
                 table = table.reset_index()  # an index with a name is a column like others
         else:
-            table = pd.read_csv(
-                path,
-                **_dialect(path),
-                index_col=False,  # rows that end in a comma must not shift their columns
-                keep_default_na=False,
-                na_values=MISSING,
-                dtype=dict.fromkeys(text, str),
-            )
+            table = _read_text(path, text)
     except FileNotFoundError:
         fail(f"there is no file {path}")
     except (OSError, ValueError, UnicodeDecodeError) as error:
@@ -63,17 +57,43 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
         fail(f"{path} has no rows")
     for name in text:
         if name in table.columns:
-            table[name] = table[name].map(str, na_action="ignore")
+            table[name] = table[name].map(_as_text, na_action="ignore")
     return table
 
 
-def _dialect(path: Path) -> dict[str, Any]:
-    """How a text file separates its columns; semicolons come with decimal commas."""
-    if path.suffix.lower() == ".tsv":
-        return {"sep": "\t"}
-    with open(path, encoding="utf-8", errors="replace") as file:
-        header = file.readline(100_000)
-    return {"sep": ";", "decimal": ","} if ";" in header and "," not in header else {"sep": ","}
+def _read_text(path: Path, text: Sequence[str]) -> "pd.DataFrame":
+    """A text file whose columns are separated by commas, semicolons or tabs."""
+    import pandas as pd
+
+    header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+    separator = ";" if 0 < header.count(";") >= header.count(",") else ","
+    options: dict[str, Any] = {
+        "sep": "\t" if path.suffix.lower() == ".tsv" else separator,
+        "index_col": False,  # rows that end in a comma must not shift their columns
+        "keep_default_na": False,
+        "na_values": MISSING,
+        "dtype": dict.fromkeys(text, str),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            table = pd.read_csv(path, **options)
+            if separator == ";":  # where decimal commas are usual, but not the rule
+                commas = pd.read_csv(path, decimal=",", **options)
+                numbers = [t.select_dtypes("number").shape[1] for t in (table, commas)]
+                table = commas if numbers[1] > numbers[0] else table
+        except pd.errors.ParserWarning:
+            fail(
+                f"cannot read {path} as a table: its rows have more fields than its header has "
+                "names, so that columns cannot be told; name the first one too if it holds row "
+                "names"
+            )
+    return table
+
+
+def _as_text(value: Any) -> str:
+    """A label as text; a whole number that came as a float is written as a whole number."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def split_names(names: str, table: "pd.DataFrame | None" = None) -> list[str]:
@@ -100,7 +120,7 @@ def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFra
 
     if names is None:
         return X
-    chosen = columns_of(X, split_names(names), path)
+    chosen = columns_of(X, split_names(names, X), path)
     return X.assign(**{str(name): pd.Categorical(column) for name, column in chosen.items()})
 
 

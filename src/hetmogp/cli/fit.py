@@ -84,7 +84,7 @@ def fit(
     hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
     """
     with one_clear_line():
-        table = read_table(data, [] if labels is None else split_names(labels))
+        table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
         X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
         will_write(target, data)
@@ -162,8 +162,10 @@ def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
 
     table = table.copy()
     for name in outputs:
-        values = table[name].astype(object).where(rows, None)
-        if any(isinstance(value, str) for value in table[name]):
+        values, kind = table[name].astype(object).where(rows, None), table[name].dtype
+        if isinstance(kind, pd.CategoricalDtype):
+            values = values.astype(kind)
+        elif any(isinstance(value, str) for value in table[name]):
             values = pd.Categorical(values, sorted(table[name].dropna().unique()))
         table[name] = values
     return table

@@ -104,7 +104,7 @@ def test_curves_are_the_models_one_for_each_label(model, table):
     ((caption, figure),) = of_output(model, "ozone", data)
     assert caption.startswith("ozone along date: mean and 90% interval")
     means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
-    assert [trace.name for trace in means] == ["&lt;b>town".replace(">", "&gt;"), "hill", "port"]
+    assert [trace.name for trace in means] == ["&lt;b&gt;town", "hill", "port"]
     port = means[2]
     at = pd.DataFrame({"date": np.asarray(port.x), "site": "port"})
     np.testing.assert_allclose(port.y, model.predict(at)["ozone"].mean)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ..model import HetMOGP
 
 
-RESERVED = "global"
-
-
 @app.command()
 def fit(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
@@ -125,6 +122,8 @@ def _outputs(
     words: list[str] | None, table: "pd.DataFrame", X: "pd.DataFrame", data: Path
 ) -> dict[str, Any]:
     """The likelihood of each output, "auto" where it is to be found."""
+    from ..tables import RESERVED
+
     if not words:
         named: dict[str, Any] = {n: "auto" for n in table.columns if n not in X and n != RESERVED}
         if RESERVED in table.columns:

@@ -29,7 +29,7 @@ from ..model import HetMOGP
 from ..tables import Dataset
 from .canvas import COLOURS, DATA, GAP, faint, finish, safe
 
-__all__ = ["of_output"]
+__all__ = ["LEVEL", "of_output"]
 
 LEVEL = 0.9  # of bands and intervals
 POINTS = 100  # of a curve

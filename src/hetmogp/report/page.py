@@ -18,11 +18,10 @@ from ..scoring import evaluate, pit
 from ..tables import read
 from . import learned
 from .notes import notes
-from .outputs import of_output
+from .outputs import LEVEL, of_output
 
 __all__ = ["write"]
 
-LEVEL = 0.9
 CONFIG = {
     "displaylogo": False,
     "responsive": True,

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
@@ -172,6 +173,28 @@ def test_the_learned_hyperparameters_are_those_of_the_exact_evidence():
     oracle = GaussianProcessRegressor(kernel, alpha=0.09, n_restarts_optimizer=3, random_state=0)
     oracle.fit(x, y - model.constants_[0])
     assert model.elbo_ >= oracle.log_marginal_likelihood_value_ - 0.01
+
+
+@pytest.mark.parametrize("width", [0.5, 0.1])
+def test_weights_with_a_prior_end_where_evidence_and_prior_balance(width):
+    """The exact evidence, its kernel and constant held: SciPy finds the same weight."""
+    rng = np.random.default_rng(4)
+    x = np.sort(rng.uniform(0.0, 5.0, 40))
+    y = 3.0 * np.sin(2.0 * x) + 0.5 * rng.standard_normal(40)
+    model = hm.HetMOGP(
+        *([hm.Gaussian(scale=0.5)],),
+        **{"latents": 1, "inducing": x, "learn_inducing": False, "progress": False},
+        **{"weight_scale": width, "tol": 1e-8},
+    ).fit(x, y)
+    ell, b = float(model.kernels_[0].lengthscale[0]), model.constants_[0]
+    K, unit = rbf(x, x, ell), np.std(y)
+
+    def minus_log_posterior(w):
+        evidence = multivariate_normal(np.full(40, b), w**2 * K + 0.25 * np.eye(40)).logpdf(y)
+        return 0.5 * (w / (unit * width)) ** 2 - evidence
+
+    found = minimize_scalar(minus_log_posterior, bounds=(0.01, 20.0), method="bounded").x
+    assert abs(model.weights_[0, 0]) == pytest.approx(found, rel=5e-3)
 
 
 def test_one_output_gives_the_chained_gp_bound():

@@ -458,6 +458,8 @@ def test_independent_shares_nothing():
         ("max_iter", -1),
         ("restarts", 0),
         ("tol", -1.0),
+        ("weight_scale", 0.0),
+        ("weight_scale", np.inf),
         ("dtype", "float16"),
         ("bound", "exact"),
         ("optimizer", "sgd"),
@@ -470,7 +472,14 @@ def test_bad_options_are_named(option, value):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("kernel", hm.RBF), ("kernel", "rbf"), ("rank", 1.5), ("tol", "small"), ("seed", None)],
+    [
+        ("kernel", hm.RBF),
+        ("kernel", "rbf"),
+        ("rank", 1.5),
+        ("tol", "small"),
+        ("weight_scale", True),
+        ("seed", None),
+    ],
 )
 def test_options_of_the_wrong_kind_are_named(option, value):
     with pytest.raises((TypeError, ValueError), match=option) as caught:

@@ -92,6 +92,10 @@ class HetMOGP(BaseEstimator):
         learn_inducing: whether inducing inputs move.
         prune: with "vem", drop mixing weights that gain the bound less than one nat each, so that
             outputs share only what the data asks for.
+        weight_scale: the width of a normal prior on the mixing weights, in units of each parameter
+            function's typical spread (one on the scale of log odds and of logarithms, that of the
+            values for a mean); None for no prior. Long runs of ones and of zeros are fitted best
+            by weights without limit, which makes predictions overconfident; 1 keeps them sober.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
             hyperparameters where they start and only finds q(u).
         tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 5e-4) that
@@ -105,7 +109,8 @@ class HetMOGP(BaseEstimator):
     Attributes:
         elbo_: the evidence lower bound reached.
         history_: the bound after each round, or its mean over each window of steps. (Outputs with
-            fewer than 20 values, or one repeated, add a prior on their constants to it.)
+            fewer than 20 values, or one repeated, add a prior on their constants to it, and
+            `weight_scale` one on the weights.)
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
@@ -153,6 +158,7 @@ class HetMOGP(BaseEstimator):
         natural_gradients: bool = True,
         learn_inducing: bool = True,
         prune: bool = True,
+        weight_scale: float | None = None,
         max_iter: int | None = None,
         tol: float | None = None,
         restarts: int | None = None,
@@ -174,6 +180,7 @@ class HetMOGP(BaseEstimator):
         self.natural_gradients = natural_gradients
         self.learn_inducing = learn_inducing
         self.prune = prune
+        self.weight_scale = weight_scale
         self.max_iter = max_iter
         self.tol = tol
         self.restarts = restarts
@@ -245,8 +252,11 @@ class HetMOGP(BaseEstimator):
                 continue
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
-        if self.tol is not None and not (isinstance(self.tol, Real) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number, not {self.tol!r}")
+        for option in ("tol", "weight_scale"):
+            value = getattr(self, option)
+            real = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (real and 0 < value < np.inf):
+                raise ValueError(f"{option} must be a positive number, not {value!r}")
 
     def _keep(self, data: Dataset, fit: Fit, scaling: Scaling) -> None:
         """Store what was learned and how it went."""

@@ -49,6 +49,10 @@ def fit(
     method: Annotated[
         Literal["auto", "vem", "svi"], typer.Option(help="Full batches, or mini-batches.")
     ] = "auto",
+    weight_scale: Annotated[
+        float | None,
+        typer.Option(help="The width of a prior on the mixing weights; 1 keeps them sober."),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in a mini-batch.")] = 500,
     max_iter: Annotated[
         int | None, typer.Option(min=0, help="The most rounds (vem) or steps (svi).")
@@ -97,6 +101,7 @@ def fit(
             inducing=inducing,
             prior=prior,
             method=method,
+            weight_scale=weight_scale,
             batch_size=batch_size,
             max_iter=max_iter,
             tol=tol,

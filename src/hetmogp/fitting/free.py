@@ -29,26 +29,31 @@ def free(parameters: Parameters, learn_inducing: bool = True) -> PyTree:
 
 
 class Anchor(eqx.Module):
-    """Where the constants of outputs with few values are held.
+    """The priors of what is learned by a point: of some outputs' constants, and of the weights.
 
     The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
     So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
     on its constants, around its marginal fit; one value repeated n times has it n times over.
-    Other outputs have none.
+    Other outputs have none. Mixing weights have a normal prior only where the user gave a width.
     """
 
     values: PyTree
     strength: tuple[float, ...] = eqx.field(static=True)  # one per output
+    weight_scale: float | None = eqx.field(default=None, static=True)
 
     @classmethod
-    def of(cls, parameters: Parameters, observed: Sequence[np.ndarray]) -> "Anchor":
+    def of(
+        cls, parameters: Parameters, observed: Sequence[np.ndarray], weight_scale: float | None
+    ) -> "Anchor":
         """From the model that learning starts at and each output's observed values."""
         strength = (float(y.size if np.ptp(y) == 0 else y.size < FEW) for y in observed)
-        return cls(free(parameters), tuple(strength))
+        return cls(free(parameters), tuple(strength), weight_scale)
 
     def log_prior(self, values: PyTree, slices: Sequence[slice]) -> Float[Array, ""]:
-        """The log density of the constants, but for a constant."""
+        """The log density of constants and weights, but for a constant."""
         total = jnp.zeros(())
+        if self.weight_scale is not None:
+            total -= 0.5 * jnp.sum(values["weights"] ** 2) / self.weight_scale**2
         for strength, part, now, then in zip(
             self.strength, slices, values["likelihoods"], self.values["likelihoods"], strict=True
         ):

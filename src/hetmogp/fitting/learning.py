@@ -110,7 +110,7 @@ def learn(
         )
         for restart in range(options.restarts or 1)
     ]
-    anchor = Anchor.of(starts[0], values)
+    anchor = Anchor.of(starts[0], values, options.weight_scale)
     rules = Rules(joint=options.bound == "joint", expectation=options.expectation)
     common: dict[str, Any] = {
         "natural_gradients": options.natural_gradients,

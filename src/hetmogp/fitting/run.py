@@ -86,7 +86,7 @@ def run_vem(
 
     Args:
         starts: models to start from; each gets a few rounds, the best bound is carried on.
-        anchor: the prior on constants of outputs with few values.
+        anchor: the priors of constants and weights.
         batch: all the data.
         rules: how the bound is evaluated.
         natural_gradients: False learns q(u) by L-BFGS with the rest, as the paper does.
@@ -186,7 +186,7 @@ def run_svi(
 
     Args:
         start: the model to start from.
-        anchor: the prior on constants of outputs with few values.
+        anchor: the priors of constants and weights.
         blocks: the data.
         rules: how the bound is evaluated.
         batch_size: rows per step from each block.

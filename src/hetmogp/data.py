@@ -38,14 +38,16 @@ class Scaling(NamedTuple):
         """Mean and standard deviation; a constant column keeps the scale one."""
         constant = X.max(axis=0) == X.min(axis=0)
         centre = np.where(constant, X[0], X.mean(axis=0))
-        scale = np.where(constant, 1.0, (X - centre).std(axis=0))
+        scale = np.where(constant, 1.0, X.std(axis=0))
         scale = np.where(scale > 0, scale, 1.0)
         centre[list(labels)], scale[list(labels)] = 0.0, 1.0
         return cls(centre, scale)
 
     def apply(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
         """To standard units."""
-        return (X - self.centre) / self.scale
+        standard = X - self.centre
+        standard /= self.scale  # in place: the table may be large
+        return standard
 
     def undo(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
         """Back to the user's units."""
@@ -149,21 +151,19 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         else:
             groups.append([d])
     observed = data.observed()
-    kept = []
+    kept: list[np.ndarray | slice] = []
     for group in groups:
-        seen = np.stack([observed[d] for d in group], axis=1)
-        kept.append(seen.any(axis=1))
-    scaling = Scaling.of(
-        np.concatenate([data.inputs[g[0]][keep] for g, keep in zip(groups, kept, strict=True)]),
-        data.labels,
-    )
+        anything = np.any([observed[d] for d in group], axis=0)
+        kept.append(slice(None) if anything.all() else anything)  # a slice copies nothing
+    inputs = [data.inputs[group[0]][keep] for group, keep in zip(groups, kept, strict=True)]
+    scaling = Scaling.of(inputs[0] if len(inputs) == 1 else np.concatenate(inputs), data.labels)
     result = []
-    for group, keep in zip(groups, kept, strict=True):
+    for group, keep, raw in zip(groups, kept, inputs, strict=True):
         y = np.stack([data.values[d][keep] for d in group], axis=1)
         seen = ~np.isnan(y)
-        filler = np.array([column[ok][0] for column, ok in zip(y.T, seen.T, strict=True)])
-        X = scaling.apply(data.inputs[group[0]][keep])
-        y = np.where(seen, y, filler)
+        for column, ok in zip(y.T, seen.T, strict=True):
+            column[~ok] = column[ok][0]
+        X = scaling.apply(raw)
         weight = np.stack([data.weights[d][keep] for d in group], axis=1)
         given: list[dict[str, Any]] = []
         for d, ok in zip(group, seen.T, strict=True):

@@ -23,6 +23,8 @@ __all__ = ["PAPER", "SHARING", "MissingGap", "fit_both", "run", "simulate"]
 PAPER = ((-0.5, -0.1), (0.1, 0.6))  # the paper's weights: the functions share little
 SHARING = ((-0.5, -0.1), (-0.3, -0.1))  # weights with which they share much
 GAP = (0.7, 0.9)
+LIKELIHOODS = {"real": Gaussian(scale=1.0), "binary": Bernoulli()}
+SETTINGS: dict[str, Any] = {"latents": 3, "inducing": 20}
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,10 @@ def simulate(seed: int, weights: tuple = SHARING) -> MissingGap:
     )
 
 
-def fit_both(problem: MissingGap, **options: object) -> tuple[HetMOGP, HetMOGP]:
+def fit_both(problem: MissingGap, **options: Any) -> tuple[HetMOGP, HetMOGP]:
     """The joint model and the independent ones, on the same data."""
-    likelihoods = {"real": Gaussian(scale=1.0), "binary": Bernoulli()}
-    settings = {"latents": 3, "inducing": 20, **options}
-    joint = HetMOGP(likelihoods, **settings)  # type: ignore[arg-type]
-    alone = independent(likelihoods, **settings)
+    joint = HetMOGP(LIKELIHOODS, **SETTINGS, **options)
+    alone = independent(LIKELIHOODS, **SETTINGS, **options)
     return joint.fit(problem.X, problem.Y), alone.fit(problem.X, problem.Y)
 
 

@@ -132,7 +132,7 @@ def read(
     for name in names:
         column = _column(name, raw[name])
         beside = _arguments(name, likelihoods[name], Y, column, weighted=columns is None)
-        weight = beside.pop("weight", np.ones(len(column)))
+        weight = beside.pop("weight", np.broadcast_to(1.0, len(column)))
         likelihood, y = observe(name, likelihoods[name], column, beside)
         inputs = tables[name][0]
         if len(y) != len(inputs):
@@ -140,7 +140,8 @@ def read(
                 f"output {name!r} has {len(y)} values but its inputs have {len(inputs)} rows"
             )
         same_index(name, input_of(X, name, names), raw[name])
-        y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
+        if not (weight > 0).all():
+            y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
         if columns is None and np.isnan(y).all():
             unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
             raise ValueError(f"output {name!r} has no observed value{unless}")

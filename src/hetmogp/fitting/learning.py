@@ -44,7 +44,9 @@ def learn(
     """
     data = _by_name(data)
     observed_at = data.observed()
-    values = [y[seen] for y, seen in zip(data.values, observed_at, strict=True)]
+    values = [
+        y if seen.all() else y[seen] for y, seen in zip(data.values, observed_at, strict=True)
+    ]
     given = [
         {name: column[seen] for name, column in columns.items()}
         for columns, seen in zip(data.given, observed_at, strict=True)
@@ -66,9 +68,9 @@ def learn(
             seed=options.seed,
         )
 
-    rows = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
+    N = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
     method = options.method
-    if method == "vem" or (method == "auto" and rows <= 10 * LARGEST_VEM_ROWS):
+    if method == "vem" or (method == "auto" and N <= 10 * LARGEST_VEM_ROWS):
         batch, scaling = full_batch(data)
         distinct = np.asarray(batch.X, float)
         Z = inducing(distinct, scaling)
@@ -85,9 +87,10 @@ def learn(
     if method != "vem":
         method = "svi"
         groups, scaling = blocks(data)
-        stacked = np.concatenate([np.asarray(group.X, float) for group in groups])
-        Z = inducing(stacked, scaling)
-        lengthscales = initial_lengthscales(len(kernels), stacked[:, numbers], Z[0][:, numbers])
+        rows = [np.asarray(group.X, float) for group in groups]
+        X = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        Z = inducing(X, scaling)
+        lengthscales = initial_lengthscales(len(kernels), X[:, numbers], Z[0][:, numbers])
 
     max_iter, tol = DEFAULTS[method]
     max_iter = max_iter if options.max_iter is None else options.max_iter

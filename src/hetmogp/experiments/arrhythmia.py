@@ -1,0 +1,156 @@
+"""Sex and age from 255 measurements of the heart: many inputs, few rows.
+
+Sex (Bernoulli) and log(1 + age) (Gaussian) of 452 people, divided into training, validation and
+test sets. Kernels with a lengthscale for each input (ARD) and with one for all; beside them a
+penalised logistic and a ridge regression, so that one sees what a Gaussian process buys.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..files import beside
+from ..kernels import RBF
+from ..likelihoods import Bernoulli, Gaussian
+from .compare import Scores, collect, fit_and_score
+from .data import find
+
+__all__ = ["SETTINGS", "fetch", "run"]
+
+FILE = "arrhythmia_p255.npz"
+LIKELIHOODS = {"sex": Bernoulli(), "log_age": Gaussian()}
+KERNELS = {"one lengthscale": RBF(ard=False), "ARD": RBF(ard=True)}
+SETTINGS: dict[str, Any] = {"latents": 3, "inducing": 100, "learn_inducing": False}
+SHARES = (0.6, 0.2)  # for training and validation; the rest is the test set
+CHOSEN = "kernel chosen on the validation set"
+Outputs = dict[str, np.ndarray]
+
+
+def load(path: Path) -> tuple[np.ndarray, Outputs]:
+    """Inputs and both outputs."""
+    with np.load(path, allow_pickle=False) as file:
+        return file["X"].astype(float), {
+            "sex": file["sex"].astype(float),
+            "log_age": np.log1p(file["age"].astype(float)),
+        }
+
+
+def fetch() -> tuple[np.ndarray, Outputs]:
+    """The same from OpenML, through scikit-learn."""
+    from sklearn.datasets import fetch_openml
+
+    return tidy(fetch_openml("arrhythmia", version=1, as_frame=True, parser="auto").frame)
+
+
+def tidy(table: pd.DataFrame) -> tuple[np.ndarray, Outputs]:
+    """OpenML's table less its class, age, sex, constant columns and those with missing values."""
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    outputs = {
+        "sex": numbers["sex"].to_numpy(float),
+        "log_age": np.log1p(numbers["age"].to_numpy(float)),
+    }
+    X = numbers.drop(columns=["sex", "age", "class"]).dropna(axis=1)
+    return X.loc[:, X.max() > X.min()].to_numpy(float), outputs
+
+
+def divide(N: int, split: int) -> list[np.ndarray]:
+    """Rows for training, validation and test."""
+    order = np.random.default_rng(split).permutation(N)
+    return np.split(order, np.cumsum([int(share * N) for share in SHARES]))
+
+
+def one(X: np.ndarray, Y: Outputs, kernel: str, split: int) -> Scores:
+    """Both models with a kernel, and the regressions, on one split."""
+    train, validation, test = divide(len(X), split)
+    rows, models = fit_and_score(
+        *(kernel, split, LIKELIHOODS),
+        (X[train], {name: y[train] for name, y in Y.items()}),
+        {name: (X[test], y[test]) for name, y in Y.items()},
+        kernel=KERNELS[kernel],
+        **SETTINGS,
+    )
+    for row in rows:
+        values = models[row["model"]].nlpd(X[validation], {n: y[validation] for n, y in Y.items()})
+        row["validation"] = values[row["output"]]
+    return rows + [
+        {"case": kernel, "split": split, "model": "regressions", "output": name, "nlpd": nlpd}
+        for name, nlpd in regressions(X, Y, split).items()
+    ]
+
+
+def regressions(X: np.ndarray, Y: Outputs, split: int) -> dict[str, float]:
+    """The NLPD of penalised regressions, which learn from training and validation sets alike."""
+    train, validation, test = divide(len(X), split)
+    seen = np.concatenate([train, validation])
+    logistic = LogisticRegressionCV(Cs=10, cv=5, max_iter=5000, scoring="neg_log_loss")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of attributes that are not used here
+        sex = make_pipeline(StandardScaler(), logistic).fit(X[seen], Y["sex"][seen])
+    hit = sex.predict_proba(X[test])[np.arange(len(test)), Y["sex"][test].astype(int)]
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.geomspace(1, 1e5, 21)))
+    y = Y["log_age"]
+    noise = np.std(y[seen] - cross_val_predict(ridge, X[seen], y[seen], cv=10))
+    mean = ridge.fit(X[seen], y[seen]).predict(X[test])
+    found = {
+        "sex": float(-np.mean(np.log(hit))),
+        "log_age": float(-np.mean(norm(mean, noise).logpdf(y[test]))),
+    }
+    return {**found, "global": sum(found.values())}
+
+
+def chosen(table: pd.DataFrame) -> pd.DataFrame:
+    """For each split and model the kernel with the better validation score, as a further case."""
+    whole = table[table["output"] == "global"].fillna({"validation": 0.0})
+    best = whole.loc[whole.groupby(["split", "model"])["validation"].idxmin()]
+    picked = table.merge(best[["case", "split", "model"]], on=["case", "split", "model"])
+    return picked.assign(case=CHOSEN)
+
+
+def run(
+    out: Path,
+    splits: int = 10,
+    data: Path | None = None,
+    workers: int = 1,
+    from_openml: bool = False,
+) -> pd.DataFrame:
+    """Both kernels and the regressions on all splits; and a figure of the scores."""
+    X, Y = fetch() if from_openml else load(find(FILE, data))
+    tasks = [(X, Y, kernel, split) for kernel in KERNELS for split in range(splits)]
+    found = collect(one, tasks, workers, out / "arrhythmia.csv")
+    whole = pd.concat([found, chosen(found)], ignore_index=True)
+    draw(whole, out / "arrhythmia.png")
+    return whole
+
+
+def draw(table: pd.DataFrame, target: Path) -> None:
+    """A dot for each split, kernel and model."""
+    with mpl.rc_context({"backend": "agg", "font.size": 10}):
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        columns = [(case, model) for case in KERNELS for model in ("joint", "independent")]
+        columns.append(("ARD", "regressions"))
+        names = [
+            "penalised\nregressions" if m == "regressions" else f"{m}\n{c}" for c, m in columns
+        ]
+        for ax, output in zip(axes, LIKELIHOODS, strict=True):
+            mine = table[table["output"] == output].set_index(["case", "model"])["nlpd"]
+            scores = [mine.loc[column].to_numpy() for column in columns]
+            for at, values in enumerate(scores):
+                ax.plot(np.full(len(values), at), values, "o", color="C0", alpha=0.5, ms=5)
+                ax.plot([at - 0.25, at + 0.25], [np.mean(values)] * 2, color="black", lw=2)
+            ax.set_xticks(range(len(names)), names, fontsize=8)
+            ax.set(title=output, ylabel="NLPD per value (lower is better)")
+        figure.suptitle("Arrhythmia: a dot per split, lines are means", fontsize=11)
+        with beside(target) as partial:
+            figure.savefig(partial, dpi=120)
+        plt.close(figure)

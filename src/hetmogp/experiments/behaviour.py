@@ -1,0 +1,165 @@
+"""A person's week: at home or not, how far they moved, phone in use or not.
+
+The paper's data are private; the week of three people of the ExtraSensory data stands in for them.
+At home (Bernoulli), the log diameter of a minute's locations (HetGaussian) and the phone in hand or
+in use (Bernoulli), over a week mapped to [0, 1], from 750 minutes.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+
+from ..files import beside
+from ..kernels import RBF, Periodic
+from ..likelihoods import Bernoulli, HetGaussian
+from ..model import HetMOGP
+from .compare import Scores, collect, fit_and_score
+from .data import find
+
+__all__ = ["PAPER", "SETTINGS", "run"]
+
+FILE = "extrasensory_3users.parquet"
+LIKELIHOODS = {"home": Bernoulli(), "movement": HetGaussian(), "phone": Bernoulli()}
+SETTINGS: dict[str, Any] = {
+    "latents": 6,
+    "inducing": 100,
+    "learn_inducing": False,
+    "weight_scale": 1.0,
+    "method": "vem",
+    "tol": 1e-4,
+}
+PEOPLE = 3
+DAY = 1 / 7
+TRAIN, TEST = 750, 1000
+BLOCKS, HOURS = 2, 6  # of each output are hidden, where the others are seen
+KERNELS = {"RBF": None, "RBF + daily": RBF() + Periodic(period=DAY)}
+
+
+def week(table: pd.DataFrame, user: str) -> pd.DataFrame:
+    """One person's first seven days, their time mapped to [0, 1]."""
+    mine = table[(table["user"] == user) & (table["t_days"] < 7)]
+    in_hand, calling = mine["phone_in_hand"], mine["on_the_phone"]
+    phone = np.where((in_hand == 1) | (calling == 1), 1.0, in_hand)  # NaN where nobody said
+    return pd.DataFrame(
+        {
+            "t": mine["t_days"] / 7,
+            "home": mine["at_home"],
+            "movement": mine["loc_log_diameter"],
+            "phone": phone,
+        }
+    ).reset_index(drop=True)
+
+
+def at_random(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, dict]:
+    """750 minutes to learn from and 1,000 others to predict."""
+    order = rng.permutation(len(minutes))
+    train, test = minutes.iloc[order[:TRAIN]], minutes.iloc[order[TRAIN : TRAIN + TEST]]
+    return train, {name: test[["t", name]].dropna() for name in LIKELIHOODS}
+
+
+def in_blocks(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, dict]:
+    """750 minutes to learn from; each output is hidden for twice six hours, no two at once."""
+    train = minutes.iloc[rng.permutation(len(minutes))[:TRAIN]].copy()
+    width = HOURS / (7 * 24)
+    taken: list[float] = []
+    test: dict[str, pd.DataFrame] = {}
+    for name in LIKELIHOODS:
+        hidden = np.zeros(len(minutes), bool)
+        while len(taken) < BLOCKS * (len(test) + 1):
+            begin = float(rng.choice(minutes["t"].to_numpy())) - width / 2
+            seen = minutes["t"].between(begin, begin + width) & minutes[name].notna()
+            apart = all(abs(begin - other) >= width for other in taken)
+            if apart and seen.sum() >= 60:
+                taken.append(begin)
+                hidden |= seen.to_numpy()
+                train.loc[train["t"].between(begin, begin + width), name] = np.nan
+        rows = rng.permutation(np.flatnonzero(hidden))[:TEST]
+        test[name] = minutes.iloc[rows][["t", name]]
+    return train, test
+
+
+WAYS = {"minutes at random": at_random, "hours hidden": in_blocks}
+PAPER = {  # of its own, private data
+    f"person {person + 1}, minutes at random": {
+        "home": ("2.24 ± 0.21", "2.43 ± 0.30"),
+        "movement": ("6.09 ± 0.21", "7.29 ± 0.12"),
+        "phone": ("5.41 ± 0.05", "5.19 ± 0.81"),
+        "global": ("13.74 ± 0.41", "14.91 ± 1.05"),
+    }
+    for person in range(PEOPLE)
+}
+
+
+def one(path: Path, person: int, way: str, kernel: str, split: int) -> Scores:
+    """Both models on one split of one person's week."""
+    return both(path, person, way, kernel, split)[0]
+
+
+def both(
+    path: Path, person: int, way: str, kernel: str, split: int
+) -> tuple[Scores, dict[str, HetMOGP], pd.DataFrame, dict]:
+    """The same, with the models and their data."""
+    table = pd.read_parquet(path)
+    user = sorted(table["user"].unique())[person]
+    rng = np.random.default_rng([person, list(WAYS).index(way), split])
+    train, test = WAYS[way](week(table, user), rng)
+    case = f"person {person + 1}, {way}{'' if kernel == 'RBF' else ', day-periodic kernel'}"
+    rows, models = fit_and_score(
+        *(case, split, LIKELIHOODS),
+        (train[["t"]], train[list(LIKELIHOODS)]),
+        {name: (part[["t"]], part[name]) for name, part in test.items()},
+        kernel=KERNELS[kernel],
+        **SETTINGS,
+    )
+    return rows, models, train, test
+
+
+def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) -> pd.DataFrame:
+    """All people, ways of missing and kernels; and the figure with the daily cycle."""
+    path = find(FILE, data)
+    cases = [("minutes at random", "RBF"), ("hours hidden", "RBF"), ("hours hidden", "RBF + daily")]
+    tasks = [
+        (path, person, way, kernel, split)
+        for way, kernel in cases
+        for person in range(PEOPLE)
+        for split in range(splits)
+    ]
+    found = collect(one, tasks, workers, out / "behaviour.csv")
+    _, models, train, test = both(path, 0, "hours hidden", "RBF + daily", 0)
+    draw(models["joint"], train, test, out / "behaviour.png")
+    return found
+
+
+def draw(model: HetMOGP, train: pd.DataFrame, test: dict, target: Path) -> None:
+    """The three outputs over the week, with the hours that were hidden."""
+    from .. import plots
+
+    with mpl.rc_context({"backend": "agg", "font.size": 10}):
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(3, 1, figsize=(11, 7.5), sharex=True, layout="constrained")
+        X, Y = train[["t"]], train[list(LIKELIHOODS)]
+        for ax, name in zip(axes, LIKELIHOODS, strict=True):
+            plots.posterior(model, name, X=X, Y=Y, legend=False, ax=ax)
+            hidden = np.sort(test[name]["t"].to_numpy())
+            for begin, end in _stretches(hidden):
+                plots.shade(begin, end, ax=ax)
+            for day in range(8):
+                ax.axvline(day * DAY, color="black", lw=0.4, alpha=0.4)
+            ax.set_xlabel("")
+        axes[-1].set(xlabel="time of the week (lines are days)", xlim=(0, 1))
+        axes[0].set_title(
+            "One week: mean and 90% band of the joint model; shaded hours were hidden"
+        )
+        with beside(target) as partial:
+            figure.savefig(partial, dpi=120)
+        plt.close(figure)
+
+
+def _stretches(t: np.ndarray) -> list[tuple[float, float]]:
+    """Runs of times less than half the width of a hidden block apart."""
+    cuts = np.flatnonzero(np.diff(t) > HOURS / (7 * 24) / 2) + 1
+    return [(float(part[0]), float(part[-1])) for part in np.split(t, cuts)]

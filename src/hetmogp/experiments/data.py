@@ -1,0 +1,41 @@
+"""Where the experiments' data are, and where they come from."""
+
+import os
+from pathlib import Path
+
+__all__ = ["SOURCES", "find"]
+
+SOURCES = {
+    "london2017.csv": (
+        "sales in Greater London in 2017, with the columns latitude, longitude, price, contract, "
+        "new and type (1 for a flat): an extract of HM Land Registry's Price Paid Data "
+        "(https://www.gov.uk/government/collections/price-paid-data, Open Government Licence), "
+        "its addresses placed by postcode"
+    ),
+    "london_ppd_2015_2018.parquet": (
+        "the same register for 2015 to 2018, with the columns latitude, longitude, year, price and "
+        "new_build"
+    ),
+    "extrasensory_3users.parquet": (
+        "three people's week of the ExtraSensory data (http://extrasensory.ucsd.edu, cite Vaizman, "
+        "Ellis and Lanckriet 2017), a row per minute, with the columns user, t_days, at_home, "
+        "loc_log_diameter, phone_in_hand and on_the_phone"
+    ),
+    "arrhythmia_p255.npz": (
+        "UCI's arrhythmia data (https://archive.ics.uci.edu/dataset/5/arrhythmia) as arrays X "
+        "(452 x 255), sex and age; scikit-learn can fetch it: pass --fetch"
+    ),
+}
+
+
+def find(name: str, folder: Path | None = None) -> Path:
+    """A data file, in the folder given, in HETMOGP_DATA or in ../shared/data."""
+    named = os.environ.get("HETMOGP_DATA")
+    places = [folder] if folder else [*([Path(named)] if named else []), Path("../shared/data")]
+    for place in places:
+        if (place / name).is_file():
+            return place / name
+    raise FileNotFoundError(
+        f"{name} is not in {' or '.join(map(str, places))}. It holds {SOURCES[name]}. Name its "
+        "folder with --data or in HETMOGP_DATA"
+    )

@@ -35,6 +35,7 @@ PEOPLE = 3
 DAY = 1 / 7
 TRAIN, TEST = 750, 1000
 BLOCKS, HOURS = 2, 6  # of each output are hidden, where the others are seen
+WIDTH = HOURS / (7 * 24)
 KERNELS = {"RBF": None, "RBF + daily": RBF() + Periodic(period=DAY)}
 
 
@@ -63,25 +64,35 @@ def at_random(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataF
 def in_blocks(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, dict]:
     """750 minutes to learn from; each output is hidden for twice six hours, no two at once."""
     train = minutes.iloc[rng.permutation(len(minutes))[:TRAIN]].copy()
-    width = HOURS / (7 * 24)
     taken: list[float] = []
     test: dict[str, pd.DataFrame] = {}
     for name in LIKELIHOODS:
         hidden = np.zeros(len(minutes), bool)
-        while len(taken) < BLOCKS * (len(test) + 1):
-            begin = float(rng.choice(minutes["t"].to_numpy())) - width / 2
-            seen = minutes["t"].between(begin, begin + width) & minutes[name].notna()
-            apart = all(abs(begin - other) >= width for other in taken)
-            if apart and seen.sum() >= 60:
-                taken.append(begin)
-                hidden |= seen.to_numpy()
-                train.loc[train["t"].between(begin, begin + width), name] = np.nan
+        for _ in range(BLOCKS):
+            begin, seen = _some_hours(minutes, name, taken, rng)
+            taken.append(begin)
+            hidden |= seen
+            train.loc[train["t"].between(begin, begin + WIDTH), name] = np.nan
         rows = rng.permutation(np.flatnonzero(hidden))[:TEST]
         test[name] = minutes.iloc[rows][["t", name]]
     return train, test
 
 
+def _some_hours(
+    minutes: pd.DataFrame, name: str, taken: list[float], rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """When hours begin in which an output was seen for an hour or more and none is hidden yet."""
+    times = minutes["t"].to_numpy()
+    for _ in range(1000):
+        begin = float(rng.choice(times)) - WIDTH / 2
+        seen = (minutes["t"].between(begin, begin + WIDTH) & minutes[name].notna()).to_numpy()
+        if seen.sum() >= 60 and all(abs(begin - other) >= WIDTH for other in taken):
+            return begin, seen
+    raise ValueError(f"no {HOURS} hours are left in which {name!r} was seen, to hide them")
+
+
 WAYS = {"minutes at random": at_random, "hours hidden": in_blocks}
+CASES = [("minutes at random", "RBF"), ("hours hidden", "RBF"), ("hours hidden", "RBF + daily")]
 PAPER = {  # of its own, private data
     f"person {person + 1}, minutes at random": {
         "home": ("2.24 ± 0.21", "2.43 ± 0.30"),
@@ -120,10 +131,9 @@ def both(
 def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) -> pd.DataFrame:
     """All people, ways of missing and kernels; and the figure with the daily cycle."""
     path = find(FILE, data)
-    cases = [("minutes at random", "RBF"), ("hours hidden", "RBF"), ("hours hidden", "RBF + daily")]
     tasks = [
         (path, person, way, kernel, split)
-        for way, kernel in cases
+        for way, kernel in CASES
         for person in range(PEOPLE)
         for split in range(splits)
     ]
@@ -161,5 +171,5 @@ def draw(model: HetMOGP, train: pd.DataFrame, test: dict, target: Path) -> None:
 
 def _stretches(t: np.ndarray) -> list[tuple[float, float]]:
     """Runs of times less than half the width of a hidden block apart."""
-    cuts = np.flatnonzero(np.diff(t) > HOURS / (7 * 24) / 2) + 1
+    cuts = np.flatnonzero(np.diff(t) > WIDTH / 2) + 1
     return [(float(part[0]), float(part[-1])) for part in np.split(t, cuts)]

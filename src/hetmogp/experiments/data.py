@@ -13,8 +13,9 @@ SOURCES = {
         "its addresses placed by postcode"
     ),
     "london_ppd_2015_2018.parquet": (
-        "the same register for 2015 to 2018, with the columns latitude, longitude, year, price and "
-        "new_build"
+        "sales in Greater London from 2015 to 2018, with the columns latitude, longitude, year, "
+        "price and new_build, from HM Land Registry's Price Paid Data "
+        "(https://www.gov.uk/government/collections/price-paid-data)"
     ),
     "extrasensory_3users.parquet": (
         "three people's week of the ExtraSensory data (http://extrasensory.ucsd.edu, cite Vaizman, "

@@ -205,23 +205,16 @@ def sales(rng, n=1500):
     )
 
 
-def test_an_output_is_hidden_in_whole_cells(tmp_path, quick, monkeypatch):
+def test_an_output_is_hidden_in_whole_cells(tmp_path):
     table = sales(np.random.default_rng(0))
     table.to_csv(tmp_path / london.FILE, index=False)
-    scored = {}
-
-    def keep(case, split, likelihoods, train, test, **options):
-        scored.update(train=train, test=test)
-        return [], {}
-
-    monkeypatch.setattr(london, "fit_and_score", keep)
-    _, _, train = london.both(tmp_path / london.FILE, "flat", 0)
+    _, train, scored = london.divide(london.load(tmp_path / london.FILE), "flat", 0)
     where = london.cells(train[london.PLACE])
     hidden = train["flat"].isna()
     assert len(set(where[hidden])) == len(set(where)) // 3
     assert not set(where[hidden]) & set(where[~hidden]), "a cell is hidden as a whole"
     assert train["log_price"].notna().all()
-    places, values = scored["test"]["flat"]
+    places, values = scored["flat"]
     assert set(places.index) <= set(train.index[hidden])
     np.testing.assert_array_equal(values, table["type"].loc[places.index])
     assert train["log_price"].mean() == pytest.approx(0.0, abs=1e-9)

@@ -76,7 +76,9 @@ def one(X: np.ndarray, Y: Outputs, case: str, split: int) -> Scores:
     """Both models in a case, and the regressions, on one split."""
     train, validation, test = divide(len(X), split)
     rows, models = fit_and_score(
-        *(case, split, LIKELIHOODS),
+        case,
+        split,
+        LIKELIHOODS,
         (X[train], {name: y[train] for name, y in Y.items()}),
         {name: (X[test], y[test]) for name, y in Y.items()},
         **CASES[case],

@@ -22,10 +22,22 @@ from rich.table import Table
 from ..files import beside
 from ..model import HetMOGP, independent
 
-__all__ = ["Paper", "Scores", "collect", "fit_and_score", "markdown", "paired", "renew", "show"]
+__all__ = [
+    "MODELS",
+    "Paper",
+    "Scores",
+    "Tests",
+    "collect",
+    "fit_and_score",
+    "markdown",
+    "paired",
+    "renew",
+    "show",
+]
 
 MODELS: dict[str, Callable[..., HetMOGP]] = {"joint": HetMOGP, "independent": independent}
 Scores = list[dict[str, Any]]  # one row per output: case, split, model, output, nlpd and more
+Tests = Mapping[str, tuple[Any, Any]]  # inputs and values, by output
 Paper = Mapping[str, Mapping[str, tuple[str, str]]]  # joint and independent, by case and output
 
 
@@ -34,10 +46,11 @@ def fit_and_score(
     split: int,
     likelihoods: Mapping[str, Any],
     train: tuple[Any, Any],
-    test: Mapping[str, tuple[Any, Any]],
+    test: Tests,
+    models: Mapping[str, Callable[..., HetMOGP]] = MODELS,
     **options: Any,
 ) -> tuple[Scores, dict[str, HetMOGP]]:
-    """Fit both models to the same data and score each output on its own test data.
+    """Fit the models to the same data and score each output on its own test data.
 
     Args:
         case: what is being tried.
@@ -45,12 +58,13 @@ def fit_and_score(
         likelihoods: by output.
         train: X and Y, as for `fit`.
         test: for each output to score, inputs and values.
+        models: by name, each made from likelihoods and options; the joint and independent ones.
         **options: of the models.
     """
-    rows, models = [], {}
-    for name, make in MODELS.items():
+    rows, fitted = [], {}
+    for name, make in models.items():
         began = time.perf_counter()
-        model = models[name] = make(likelihoods, progress=False, **options).fit(*train)
+        model = fitted[name] = make(likelihoods, progress=False, **options).fit(*train)
         effort = {
             "bound": model.elbo_,
             "seconds": time.perf_counter() - began,
@@ -67,7 +81,7 @@ def fit_and_score(
             {"case": case, "split": split, "model": name, "output": output, "nlpd": nlpd, **effort}
             for output, nlpd in found.items()
         ]
-    return rows, models
+    return rows, fitted
 
 
 def collect(

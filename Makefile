@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo browser test lint docs stress bench results calibration discovery clean
+.PHONY: install peers demo browser test lint docs stress bench experiments calibration discovery clean
 
 install: $(READY)
 
@@ -47,9 +47,15 @@ stress: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py --out docs
 
-results: $(READY)
-	$(BIN)/hetmogp experiment gap --seeds 10 --out docs/images
-	$(BIN)/python benchmarks/london.py --splits 5
+# About an hour and a half on two cores; the data of all but the gap must be at hand.
+EXPERIMENTS := --out docs/experiments --page docs/experiments.md
+
+experiments: $(READY)
+	$(BIN)/hetmogp experiment gap $(EXPERIMENTS)
+	$(BIN)/hetmogp experiment london $(EXPERIMENTS)
+	$(BIN)/hetmogp experiment register --page docs/experiments.md
+	$(BIN)/hetmogp experiment arrhythmia $(EXPERIMENTS)
+	$(BIN)/hetmogp experiment behaviour $(EXPERIMENTS) --workers 2
 
 calibration: $(READY)
 	$(BIN)/python benchmarks/calibration.py --seeds 5 --workers 2 --out docs

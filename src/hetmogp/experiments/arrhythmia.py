@@ -28,11 +28,11 @@ __all__ = ["SETTINGS", "fetch", "run"]
 
 FILE = "arrhythmia_p255.npz"
 LIKELIHOODS = {"sex": Bernoulli(), "log_age": Gaussian()}
-SETTINGS: dict[str, Any] = {"inducing": 100, "learn_inducing": False}
+SETTINGS: dict[str, Any] = {"latents": 3, "inducing": 100, "learn_inducing": False}
 CASES: dict[str, dict[str, Any]] = {
-    "one lengthscale, three latents": {"kernel": RBF(ard=False), "latents": 3},
-    "ARD, three latents": {"kernel": RBF(ard=True), "latents": 3},
-    "ARD, two latents": {"kernel": RBF(ard=True), "latents": 2},
+    "one lengthscale": {"kernel": RBF(ard=False)},
+    "ARD": {"kernel": RBF(ard=True)},
+    "ARD, weight_scale=1": {"kernel": RBF(ard=True), "weight_scale": 1.0},
 }
 SHARES = (0.6, 0.2)  # for training and validation; the rest is the test set
 CHOSEN = "case chosen on the validation set"
@@ -143,15 +143,13 @@ def draw(table: pd.DataFrame, target: Path) -> None:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-        shared, ard, ard2 = CASES
+        short = dict(zip(CASES, ("shared ℓ", "ARD", "ARD, prior"), strict=True))
         columns = {
-            "joint\nshared": (shared, "joint"),
-            "alone\nshared": (shared, "independent"),
-            "joint\nARD, 3": (ard, "joint"),
-            "joint\nARD, 2": (ard2, "joint"),
-            "alone\nARD": (ard2, "independent"),
-            "penalised\nregressions": (shared, "regressions"),
+            f"{shown}\n{short[case]}": (case, model)
+            for case in CASES
+            for shown, model in (("joint", "joint"), ("alone", "independent"))
         }
+        columns["penalised\nregressions"] = (next(iter(CASES)), "regressions")
         for ax, output in zip(axes, LIKELIHOODS, strict=True):
             mine = table[table["output"] == output].set_index(["case", "model"])["nlpd"]
             scores = [np.atleast_1d(mine.loc[column]) for column in columns.values()]

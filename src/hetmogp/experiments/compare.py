@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +37,13 @@ __all__ = [
 ]
 
 MODELS: dict[str, Callable[..., HetMOGP]] = {"joint": HetMOGP, "independent": independent}
+PLAIN: dict[str, Any] = {
+    "box": SIMPLE_HEAD,
+    "padding": (0, 1),
+    "collapse_padding": True,
+    "pad_edge": False,
+}
+WIDE = 120  # characters, in which the paper's numbers fit beside ours
 Scores = list[dict[str, Any]]  # one row per output: case, split, model, output, nlpd and more
 Tests = Mapping[str, tuple[Any, Any]]  # inputs and values, by output
 Paper = Mapping[str, Mapping[str, tuple[str, str]]]  # joint and independent, by case and output
@@ -148,8 +156,8 @@ def _columns(part: pd.DataFrame, paper: Mapping[str, tuple[str, str]]) -> dict[s
         **{name: spread(name) for name in others if part[f"{name} mean"].notna().any()},
         "joint": spread("joint"),
         "independent": spread("independent"),
-        "joint − independent": spread("difference", "+"),
-        "joint better on": [
+        "difference": spread("difference", "+"),
+        "better": [
             f"{better:.0f} of {splits:.0f}"
             for better, splits in zip(part["better"], part["splits"], strict=True)
         ],
@@ -180,13 +188,18 @@ def show(table: pd.DataFrame, paper: Paper, settings: str) -> None:
     console = Console()
     console.print(f"settings: {settings}", highlight=False, markup=False)
     for case, part in paired(table).groupby(level="case", sort=False):
-        shown = Table(title=f"NLPD per value: {case}", title_justify="left")
-        cells = _columns(part.droplevel("case"), paper.get(str(case), {}))
+        theirs = paper.get(str(case), {})
+        wide = console.width >= WIDE
+        shown = Table(title=f"NLPD per value: {case}", title_justify="left", **PLAIN)
+        cells = _columns(part.droplevel("case"), theirs if wide else {})
         for k, head in enumerate(cells):
             shown.add_column(head, justify="right" if k else "left")
         for row in zip(*cells.values(), strict=True):
             shown.add_row(*row)
         console.print(shown)
+        if theirs and not wide:
+            told = (f"{name} {joint} and {alone}" for name, (joint, alone) in theirs.items())
+            console.print(f"paper, joint and independent, ×10⁻²: {'; '.join(told)}")
         console.print(_effort(table, str(case)), highlight=False)
 
 

@@ -88,7 +88,7 @@ def one(path: Path, hidden: str, split: int) -> Scores:
     """All models on one split."""
     case, train, scored = divide(load(path), hidden, split)
     data = (train[PLACE], train[list(LIKELIHOODS)])
-    models = {**MODELS, "independent, 2M": _twice}
+    models = {**MODELS, "alone, 2M": _twice}
     return fit_and_score(case, split, LIKELIHOODS, data, scored, models, **SETTINGS)[0]
 
 

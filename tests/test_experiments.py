@@ -303,7 +303,7 @@ def test_behaviour(quick, tmp_path, monkeypatch):
     minutes(np.random.default_rng(3)).assign(user="a").to_parquet(tmp_path / behaviour.FILE)
     shown = experiment("behaviour", "--splits", 1, "--data", tmp_path, "--out", tmp_path / "out")
     for how in ("minutes at random", "hours hidden, day-periodic kernel"):
-        assert f"person 1, {how} " in shown
+        assert f"person 1, {how}\n" in shown
     assert (tmp_path / "out" / "behaviour.png").stat().st_size > 10_000
 
 

@@ -190,7 +190,8 @@ def show(table: pd.DataFrame, paper: Paper, settings: str) -> None:
     for case, part in paired(table).groupby(level="case", sort=False):
         theirs = paper.get(str(case), {})
         wide = console.width >= WIDE
-        shown = Table(title=f"NLPD per value: {case}", title_justify="left", **PLAIN)
+        console.print(f"\nNLPD per value: {case}", style="bold", highlight=False)
+        shown = Table(**PLAIN)
         cells = _columns(part.droplevel("case"), theirs if wide else {})
         for k, head in enumerate(cells):
             shown.add_column(head, justify="right" if k else "left")

@@ -128,6 +128,9 @@ def test_a_missing_file_says_what_it_is_and_where_it_comes_from(tmp_path, monkey
     (tmp_path / "here" / "london2017.csv").touch()
     monkeypatch.setenv("HETMOGP_DATA", str(tmp_path / "here"))
     assert data.find("london2017.csv") == tmp_path / "here" / "london2017.csv"
+    (tmp_path / "page.md").touch()
+    told = CliRunner().invoke(app, ["experiment", "gap", "--page", str(tmp_path / "page.md")])
+    assert "page.md has no marks <!-- begin gap -->" in told.stderr
     told = CliRunner().invoke(app, ["experiment", "behaviour", "--data", str(tmp_path)])
     assert told.exit_code == 1
     assert "extrasensory" in told.stderr

@@ -45,10 +45,11 @@ def gap(
     Ten draws take two minutes. Example: hetmogp experiment gap --splits 3
     """
     with one_clear_line():
+        _room(page, "gap")
         from ..experiments import gap
 
         found = gap.run(out, splits, workers)
-        _tell("gap", found, gap.PAPER, gap.SETTINGS, page, as_json)
+        _tell("gap", found, gap.PAPER, gap.SETTINGS, out, page, as_json)
 
 
 @experiment.command()
@@ -65,10 +66,11 @@ def behaviour(
     Example: hetmogp experiment behaviour --splits 1 --workers 2
     """
     with one_clear_line():
+        _room(page, "behaviour")
         from ..experiments import behaviour
 
         found = behaviour.run(out, splits, data, workers)
-        _tell("behaviour", found, behaviour.PAPER, behaviour.SETTINGS, page, as_json)
+        _tell("behaviour", found, behaviour.PAPER, behaviour.SETTINGS, out, page, as_json)
 
 
 @experiment.command()
@@ -85,10 +87,11 @@ def london(
     Example: hetmogp experiment london --splits 1
     """
     with one_clear_line():
+        _room(page, "london")
         from ..experiments import london
 
         found = london.run(out, splits, data, workers)
-        _tell("london", found, london.PAPER, london.SETTINGS, page, as_json)
+        _tell("london", found, london.PAPER, london.SETTINGS, out, page, as_json)
 
 
 @experiment.command()
@@ -102,6 +105,7 @@ def register(
     Example: hetmogp experiment register
     """
     with one_clear_line():
+        _room(page, "register")
         from ..experiments import london
         from ..experiments.compare import renew
 
@@ -131,10 +135,19 @@ def arrhythmia(
     Example: hetmogp experiment arrhythmia --splits 2
     """
     with one_clear_line():
+        _room(page, "arrhythmia")
         from ..experiments import arrhythmia
 
         found = arrhythmia.run(out, splits, data, workers, fetch)
-        _tell("arrhythmia", found, {}, arrhythmia.SETTINGS, page, as_json)
+        _tell("arrhythmia", found, {}, arrhythmia.SETTINGS, out, page, as_json)
+
+
+def _room(page: Path | None, name: str) -> None:
+    """Refuse a page without marks before the work, not after it."""
+    from ..experiments.compare import between_marks
+
+    if page is not None:
+        between_marks(page, name)
 
 
 def _tell(
@@ -142,6 +155,7 @@ def _tell(
     table: "pd.DataFrame",
     paper: "Paper",
     settings: dict[str, object],
+    out: Path,
     page: Path | None,
     as_json: bool,
 ) -> None:
@@ -154,3 +168,4 @@ def _tell(
         print_json(table.to_dict("records"))
     else:
         show(table, paper, words)
+    typer.echo(f"scores of every split and the figure are in {out}", err=True)

@@ -5,7 +5,6 @@ the same split, so these are what is averaged and what a spread is given of.
 """
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ __all__ = [
     "Paper",
     "Scores",
     "Tests",
+    "between_marks",
     "collect",
     "fit_and_score",
     "markdown",
@@ -215,13 +215,18 @@ def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
     return "\n".join(lines)
 
 
+def between_marks(page: Path, name: str) -> tuple[str, str, str]:
+    """A page before, between and after its marks for an experiment."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    before, first, rest = page.read_text(encoding="utf-8").partition(begin)
+    inside, second, after = rest.partition(end)
+    if not first or not second:
+        raise ValueError(f"{page} has no marks {begin} and {end}")
+    return before + begin, inside, end + after
+
+
 def renew(page: Path, name: str, text: str) -> None:
     """Put text between a page's marks for an experiment, in place of what is there."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    content = page.read_text(encoding="utf-8")
-    if begin not in content or end not in content:
-        raise ValueError(f"{page} has no marks {begin} and {end}")
-    inside = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    before, _, after = between_marks(page, name)
     with beside(page) as partial:
-        new = inside.sub(lambda _: f"{begin}\n\n{text.strip()}\n\n{end}", content)
-        partial.write_text(new, encoding="utf-8")
+        partial.write_text(f"{before}\n\n{text.strip()}\n\n{after}", encoding="utf-8")

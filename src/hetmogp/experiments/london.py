@@ -111,7 +111,9 @@ def draw(model: HetMOGP, train: pd.DataFrame, target: Path) -> None:
     with mpl.rc_context({"backend": "agg", "font.size": 9}):
         import matplotlib.pyplot as plt
 
-        figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharex=True)
+        figure, axes = plt.subplots(
+            2, 2, figsize=(11, 7.5), layout="constrained", sharex=True, sharey=True
+        )
         for (above, below), name, title in zip(
             axes.T, LIKELIHOODS, ("flat or not", "log price, standardised"), strict=True
         ):

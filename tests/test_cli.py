@@ -470,3 +470,13 @@ def test_a_second_run_of_the_command_line_compiles_nothing_large_again(tmp_path)
         found.append(int(hits))
     assert found[0] == 0
     assert found[1] >= 2  # the E-step and the M-step at least
+
+
+def test_a_fit_is_kept_and_taken_up(folder, tmp_path):
+    arguments = ("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian", *FIT)
+    kept = ("--model", tmp_path / "m.hetmogp", "--checkpoint", tmp_path / "kept", "--resume")
+    assert run(*arguments, *kept).exit_code == 0
+    assert list((tmp_path / "kept").glob("*.checkpoint"))
+    other = run(*arguments, *kept, "--seed", 5)
+    assert other.exit_code == 1
+    assert "seed was 0, and is now 5" in other.output

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
 
 import hetmogp as hm
-from hetmogp import storage
+from hetmogp import files
 from hetmogp.storage import ModelFileError
 
 N = 40
@@ -288,7 +288,7 @@ def rewritten(saved, tmp_path, change, digest=True):
     tensors = load_file(path)
     change(metadata, tensors)
     if digest:
-        metadata["sha256"] = storage._digest(metadata, tensors)
+        metadata["sha256"] = files._digest(metadata, "model", tensors)
     save_file(tensors, path, metadata)
     return path
 

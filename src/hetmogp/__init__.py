@@ -12,6 +12,7 @@ _HOMES = {
     "hetmogp.model": ("HetMOGP", "independent"),
     "hetmogp.discovery": ("discover",),
     "hetmogp.storage": ("ModelFileError", "load"),
+    "hetmogp.fitting": ("CheckpointError",),
     "hetmogp.likelihoods": (
         "Argument",
         "Bernoulli",

@@ -176,14 +176,16 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
     return result, scaling
 
 
-def row_draws(N: int, size: int, seed: int, block: int) -> Iterator[Int[np.ndarray, " size"]]:
+def row_draws(
+    N: int, size: int, seed: int, block: int, skip: int = 0
+) -> Iterator[Int[np.ndarray, " size"]]:
     """Rows of each mini-batch, for ever: every row once an epoch, −1 where the last one is ragged.
 
-    The order of an epoch depends on (seed, block, epoch) only.
+    The order of an epoch depends on (seed, block, epoch) only. The first `skip` are left out.
     """
-    epoch = 0
+    epoch, done = divmod(skip, -(-N // size))
     while True:
         order = np.random.default_rng([seed, block, epoch]).permutation(N).astype(np.int32)
         padding = np.full(-N % size, -1, np.int32)
-        yield from np.concatenate([order, padding]).reshape(-1, size)
-        epoch += 1
+        yield from np.concatenate([order, padding]).reshape(-1, size)[done:]
+        epoch, done = epoch + 1, 0

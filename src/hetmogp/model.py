@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import jax
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .bound import Parameters, parameter_functions
 from .columns import Column
 from .data import Scaling
-from .fitting import Fit, Progress, learn
+from .fitting import Checkpoints, Fit, Progress, learn
 from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
 from .linalg import session
@@ -190,7 +191,15 @@ class HetMOGP(BaseEstimator):
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        checkpoint: str | os.PathLike | None = None,
+        every: int | None = None,
+        resume: bool = False,
+    ) -> Self:
         """Learn from data.
 
         Args:
@@ -198,15 +207,20 @@ class HetMOGP(BaseEstimator):
                 one per output. Columns may be numbers, dates or labels.
             Y: the outputs, (N, D), as an array or frame, or a list or dict of one sequence per
                 output. NaN, None and NA mean "not observed".
+            checkpoint: a folder to keep the fit in on its way, the last three times; what was
+                killed can then be taken up again, and ends where it would have ended.
+            every: how many rounds ("vem", 1) or steps ("svi", 500) lie between two checkpoints.
+            resume: go on from the latest checkpoint in the folder, if there is any.
         """
         began = time.perf_counter()
         self._check_options()
+        checkpoints = _checkpoints(checkpoint, every, resume)
         named = name_outputs(self._chosen(X, Y), Y)
         data = read(named, X, Y)
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
         with session(self.dtype), Progress(self.progress) as progress:
-            fit, scaling, self.method_ = learn(data, self, progress)
+            fit, scaling, self.method_ = learn(data, self, progress, checkpoints)
             self._keep(data, fit, scaling)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
@@ -474,3 +488,16 @@ def independent(likelihoods: Any, **options: Any) -> HetMOGP:
     Takes the arguments of `HetMOGP`; `latents` and `rank` have no meaning here.
     """
     return HetMOGP(likelihoods, **{**options, "prior": "independent"})
+
+
+def _checkpoints(
+    folder: str | os.PathLike | None, every: int | None, resume: bool
+) -> Checkpoints | None:
+    """Where a fit is to be kept on its way, from the arguments of `fit`."""
+    if folder is None:
+        if every is not None or resume:
+            raise ValueError("every and resume are about checkpoints: name a folder by checkpoint=")
+        return None
+    if every is not None and (not isinstance(every, Integral) or every < 1):
+        raise ValueError(f"every must be a whole number >= 1, not {every!r}")
+    return Checkpoints(Path(folder), every, resume)

@@ -8,8 +8,6 @@ name among the package's own, and among those the caller passes as `custom`; not
 """
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,15 +16,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 from sklearn.utils.validation import check_is_fitted
 
 from . import __version__, kernels, likelihoods
 from .bound import Parameters
 from .columns import Column
 from .data import Scaling
-from .files import beside
+from .files import UnreadableFileError, read_numbers, write_numbers
 from .inputs import read_inputs, restored
 from .kernels import Kernel
 from .likelihoods import Likelihood, from_distribution
@@ -37,8 +33,7 @@ from .variational import Factors
 
 __all__ = ["VERSION", "ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "hetmogp", 1
-LARGEST_HEADER = 2**26  # bytes; names and labels need a small part of it
+VERSION = 1
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -94,26 +89,7 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
         "input_range": model.input_range_,
         **_inducing_tables(model),
     }
-    tensors = {name: np.array(a, order="C") for name, a in tensors.items()}
-    metadata = {
-        "format": FORMAT,
-        "version": str(VERSION),
-        "model": json.dumps(facts, allow_nan=False),
-    }
-    metadata["sha256"] = _digest(metadata, tensors)
-    with beside(path) as partial:
-        partial.write_bytes(to_bytes(tensors, metadata))
-
-
-def _digest(metadata: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of everything in the file but itself."""
-    total = hashlib.sha256()
-    for key in ("format", "version", "model"):
-        total.update(f"{key}\n{metadata[key]}\n".encode())
-    for name in sorted(tensors):
-        total.update(f"{name}\n{tensors[name].dtype.str}\n{tensors[name].shape}\n".encode())
-        total.update(np.ascontiguousarray(tensors[name]).data)
-    return total.hexdigest()
+    write_numbers(path, "model", VERSION, facts, tensors)
 
 
 def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
@@ -226,7 +202,10 @@ def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
         >>> bool((again.predict(x)["y0"].mean == model.predict(x)["y0"].mean).all())
         True
     """
-    facts, tensors = _read(Path(path))
+    try:
+        facts, tensors = read_numbers(Path(path), "model", VERSION)
+    except UnreadableFileError as error:
+        raise ModelFileError(str(error)) from None
     try:
         return _built(facts, tensors, {kind.__name__: kind for kind in custom})
     except ModelFileError as error:
@@ -236,45 +215,6 @@ def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
         ArithmeticError,
     ) as error:
         raise ModelFileError(f"{path} describes no model: {error}") from error
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and the numbers, checked against their digest."""
-    if not path.is_file():
-        what = "is not a file" if path.exists() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}")
-    with open(path, "rb") as file:
-        begin = file.read(8)
-    header = int.from_bytes(begin, "little")
-    if len(begin) < 8 or header > min(path.stat().st_size - 8, LARGEST_HEADER):
-        raise ModelFileError(f"{path} is not a hetmogp model, or was cut short")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            version = metadata.get("version", "")
-            if metadata.get("format") != FORMAT or not version.isdecimal():
-                raise ModelFileError(f"{path} is not a hetmogp model")
-            if int(version) > VERSION:
-                raise ModelFileError(
-                    f"{path} has format {version}, of a later version; this one (hetmogp "
-                    f"{__version__}) reads up to {VERSION}: upgrade hetmogp to read it"
-                )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (
-        SafetensorError,
-        UnicodeDecodeError,
-        TypeError,
-        KeyError,
-        OSError,
-        MemoryError,
-    ) as error:
-        raise ModelFileError(f"{path} is not a hetmogp model, or is damaged: {error}") from None
-    if "model" not in metadata or metadata.get("sha256") != _digest(metadata, tensors):
-        raise ModelFileError(f"{path} is damaged: its content does not match its checksum")
-    try:
-        return json.loads(metadata["model"]), tensors
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} describes no model: {error}") from None
 
 
 def _built(

@@ -68,6 +68,16 @@ def fit(
         float,
         typer.Option(min=0.0, max=0.9, help="The share of rows kept from the fit, to score it on."),
     ] = 0.0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="A folder to keep the fit in on its way, to be taken up with --resume."),
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(min=1, help="Rounds or steps between two checkpoints.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the latest checkpoint, if there is any.")
+    ] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -111,7 +121,7 @@ def fit(
         )
         held = _held_out(len(table), holdout, seed)
         seen = _only(table, named, ~held) if held.any() else table
-        estimator.fit(X, seen)
+        estimator.fit(X, seen, checkpoint=checkpoint, every=every, resume=resume)
         estimator.save(target)
         scores = None
         if held.any():

@@ -1,5 +1,6 @@
 """Learning: where it starts, how it proceeds, when it stops."""
 
+from .checkpoint import CheckpointError, Checkpoints
 from .free import Anchor
 from .learning import learn
 from .progress import Progress
@@ -9,6 +10,8 @@ from .start import initial_lengthscales, initial_parameters
 __all__ = [
     "JITTER",
     "Anchor",
+    "CheckpointError",
+    "Checkpoints",
     "Fit",
     "NotPositiveDefiniteError",
     "Progress",

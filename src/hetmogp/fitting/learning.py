@@ -12,6 +12,7 @@ from ..data import Scaling, blocks, full_batch
 from ..inputs import restored
 from ..likelihoods import Categorical
 from ..tables import Dataset
+from .checkpoint import Checkpoints, identity
 from .free import Anchor
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
@@ -30,7 +31,7 @@ DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
 
 
 def learn(
-    data: Dataset, options: "HetMOGP", progress: Progress
+    data: Dataset, options: "HetMOGP", progress: Progress, checkpoints: Checkpoints | None = None
 ) -> tuple[Fit, Scaling, Literal["vem", "svi"]]:
     """Prepare the data, choose a method and run it.
 
@@ -38,11 +39,14 @@ def learn(
         data: what was read.
         options: the model's constructor arguments.
         progress: where to report.
+        checkpoints: where to keep the fit on its way.
 
     Returns:
         The fit, with its outputs in order of their names; how inputs were scaled; the method.
     """
     data = _by_name(data)
+    if checkpoints is not None:
+        checkpoints = replace(checkpoints, of=identity(data, options))
     observed_at = data.observed()
     values = [
         y if seen.all() else y[seen] for y, seen in zip(data.values, observed_at, strict=True)
@@ -126,7 +130,9 @@ def learn(
     try:
         if method == "vem":
             prune = options.prune and options.prior == "lmc" and options.natural_gradients
-            fit = run_vem(starts, anchor, batch, rules, prune=prune, **common)
+            fit = run_vem(
+                starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
+            )
             return fit, scaling, method
         fits = [
             run_svi(
@@ -137,9 +143,10 @@ def learn(
                 batch_size=options.batch_size,
                 optimiser=options.optimizer,
                 seed=options.seed,
+                checkpoints=checkpoints and checkpoints.within(f"start{number}"),
                 **common,
             )
-            for start in starts
+            for number, start in enumerate(starts)
         ]
         return max(fits, key=lambda fit: fit.bound), scaling, method
     except NotPositiveDefiniteError:

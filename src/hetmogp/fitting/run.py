@@ -14,6 +14,7 @@ from ..bound import Parameters, Rules
 from ..data import Batch, Block
 from ..variational import Factors
 from . import direct, svi, vem
+from .checkpoint import Checkpoints
 from .free import Anchor
 from .progress import Progress
 from .prune import without_idle_weights
@@ -26,6 +27,7 @@ SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
 PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
 FIRST_CHUNK = 20  # steps before the host looks for the first time
 CHUNK_SECONDS = 0.3  # and between two looks later on
+STEPS = 500  # between two checkpoints
 SMALL_GAINS = 2  # windows in a row without much gain before a stochastic fit has converged
 
 
@@ -81,6 +83,7 @@ def run_vem(
     tolerance: float,
     jitter: float,
     progress: Progress,
+    checkpoints: Checkpoints | None,
 ) -> Fit:
     """Variational EM to convergence, from the most promising of the starts.
 
@@ -96,8 +99,10 @@ def run_vem(
         tolerance: nats; converged when a round gains less.
         jitter: where to begin.
         progress: where to report.
+        checkpoints: where to keep the fit between rounds, once the best start is known.
     """
     method = vem if natural_gradients else direct
+    every = (checkpoints and checkpoints.every) or 1
 
     def begin(start: Parameters) -> tuple[Fit, vem.State]:
         level = jitter
@@ -110,9 +115,34 @@ def run_vem(
             if level > LARGEST_JITTER:
                 raise NotPositiveDefiniteError
 
-    def advance(fit: Fit, state: vem.State, rounds: int, label: str) -> vem.State:
+    def keep(fit: Fit, state: vem.State, pruned: bool, until: int) -> None:
+        if checkpoints is not None:
+            notes = {
+                **{"bound": state.bound, "objective": state.objective, "jitter": fit.jitter},
+                **{"history": fit.history, "converged": fit.converged, "until": until},
+                **{"iterations": fit.iterations, "pruned": pruned},
+            }
+            arrays = (state.parameters, state.sites, state.q)
+            checkpoints.save(fit.iterations, arrays, notes)
+
+    def kept() -> tuple[Fit, vem.State, bool, int] | None:
+        R, M = sum(starts[0].prior.ranks), starts[0].prior.inducing_inputs.shape[1]
+        sites = vem.flat_sites(starts[0], batch, rules) if natural_gradients else ()
+        q = Factors(jnp.zeros((R, M)), jnp.zeros((R, M, M)))
+        found = checkpoints.latest((starts[0], sites, q)) if checkpoints is not None else None
+        if found is None:
+            return None
+        (parameters, sites, q), notes = found
+        state = vem.State(parameters, sites, q, notes["bound"], notes["objective"], anchor)
+        fit = Fit(parameters, q, state.bound, notes["jitter"], notes["history"])
+        fit.converged, fit.iterations = notes["converged"], notes["iterations"]
+        return fit, state, notes["pruned"], notes["until"]
+
+    def advance(
+        fit: Fit, state: vem.State, until: int, label: str, pruned: bool | None = None
+    ) -> vem.State:
         first_gain = np.nan
-        for _ in range(rounds):
+        while fit.iterations < until and not fit.converged:
             before = state.objective
             state = method.step(state, batch, fit.jitter, rules, 0.1 * tolerance, learn_inducing)
             gain = state.objective - before
@@ -122,14 +152,19 @@ def run_vem(
             first_gain = gain if np.isnan(first_gain) else first_gain
             fraction = _towards(gain, first_gain, tolerance)
             progress.update(f"{label}round {fit.iterations}", fraction, fit.bound)
-            if gain < tolerance:
-                fit.converged = True
-                break
+            fit.converged = bool(gain < tolerance)
+            if pruned is not None and (fit.converged or fit.iterations % every == 0):
+                keep(fit, state, pruned, until)
         return state
 
     best: tuple[Fit, vem.State] | None = None
+    pruned, until = False, max_iter
     try:
-        for number, start in enumerate(starts):
+        earlier = kept()
+        if earlier is not None:
+            best, pruned, until = earlier[:2], *earlier[2:]
+            until = max(until, max_iter) if pruned else max_iter
+        for number, start in enumerate(starts if earlier is None else ()):
             label = f"start {number + 1}/{len(starts)} · " if len(starts) > 1 else ""
             fit, state = begin(start)
             progress.update(f"{label}first q(u)", 0.0, fit.bound)
@@ -141,13 +176,13 @@ def run_vem(
                     best = (fit, state)
         assert best is not None
         fit, state = best
-        if not fit.converged:
-            state = advance(fit, state, max_iter - fit.iterations, "")
-        if prune and fit.converged:
-            pruned = without_idle_weights(state, batch, fit.jitter, rules, 0.1 * tolerance)
-            if pruned is not state:
-                fit.converged, fit.bound = False, pruned.bound
-                advance(fit, pruned, max(1, max_iter - fit.iterations), "pruned · ")
+        state = advance(fit, state, until, "pruned · " if pruned else "", pruned)
+        if prune and fit.converged and not pruned:
+            less = without_idle_weights(state, batch, fit.jitter, rules, 0.1 * tolerance)
+            if less is not state:
+                fit.converged, fit.bound = False, less.bound
+                until = max(max_iter, fit.iterations + 1)
+                advance(fit, less, until, "pruned · ", pruned=True)
         return fit
     except KeyboardInterrupt:
         if best is None:
@@ -177,6 +212,7 @@ def run_svi(
     jitter: float,
     seed: int,
     progress: Progress,
+    checkpoints: Checkpoints | None,
 ) -> Fit:
     """Stochastic inference to convergence.
 
@@ -198,17 +234,33 @@ def run_svi(
         jitter: where to begin.
         seed: of the order of the rows.
         progress: where to report.
+        checkpoints: where to keep the fit on its way.
     """
-    feed = svi.Feed(blocks, batch_size, seed)
+    state = svi.init(start, learn_inducing, optimiser, natural_gradients)
+    fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
+    bounds: list[float] = []  # of the window so far
+    small, pace, first_gain, fraction = 0, 1.0, np.nan, 0.0
+    length, every = FIRST_CHUNK, (checkpoints and checkpoints.every) or STEPS
+    earlier = checkpoints.latest(state) if checkpoints is not None else None
+    taken = 0
+    if earlier is not None:
+        state, notes = earlier
+        fit.history, fit.jitter, bounds = notes["history"], notes["jitter"], notes["bounds"]
+        fit.iterations, fit.converged = notes["iterations"], notes["converged"]
+        small, pace, taken = notes["small"], notes["pace"], notes["taken"]
+    feed = svi.Feed(blocks, batch_size, seed, taken)
     least, most = PATIENCE
     window = min(feed.epoch * -(-least // feed.epoch), most)
     key = jax.random.key(seed)
 
-    state = svi.init(start, learn_inducing, optimiser, natural_gradients)
-    fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
-    bounds: list[float] = []
-    looked, small, pace, first_gain, fraction = 0, 0, 1.0, np.nan, 0.0
-    length = FIRST_CHUNK
+    def keep() -> None:
+        if checkpoints is not None:
+            notes = {
+                **{"history": fit.history, "jitter": fit.jitter, "bounds": bounds},
+                **{"iterations": fit.iterations, "converged": fit.converged},
+                **{"small": small, "pace": pace, "taken": feed.taken},
+            }
+            checkpoints.save(fit.iterations, state, notes)
 
     def steps(
         state: svi.State, feed: svi.Feed, n: int, pace: float
@@ -223,9 +275,11 @@ def run_svi(
         )
 
     try:
-        while fit.iterations < max_iter:
+        while fit.iterations < max_iter and not fit.converged:
             # A chunk ends with its window: what is found does not depend on how fast it goes.
-            n = min(length, feed.longest, looked + window - len(bounds), max_iter - len(bounds))
+            n = min(length, feed.longest, window - len(bounds), max_iter - fit.iterations)
+            if checkpoints is not None:
+                n = min(n, every - fit.iterations % every)
             began = time.perf_counter()
             new, chunk_bounds, finite = steps(state, feed, n, pace)
             if not finite:  # take the last good state up again, more carefully
@@ -239,22 +293,23 @@ def run_svi(
             bounds += np.asarray(chunk_bounds)[:n].tolist()
             if fit.iterations > n:  # the first one may have compiled
                 length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
-            if len(bounds) - looked >= window:
-                fit.history.append(float(np.mean(bounds[looked:])))
-                looked = len(bounds)
+            if len(bounds) == window:
+                fit.history.append(float(np.mean(bounds)))
+                bounds.clear()
                 if len(fit.history) > 1:
                     gain = fit.history[-1] - fit.history[-2]
                     first_gain = gain if np.isnan(first_gain) else first_gain
                     fraction = max(fraction, _towards(gain, first_gain, tolerance))
                     small = small + 1 if gain < tolerance else 0
-                if small == SMALL_GAINS:
-                    fit.converged = True
-                    break
-            progress.update(f"step {fit.iterations}", fraction, float(np.mean(bounds[-window:])))
+                fit.converged = small == SMALL_GAINS
+            if fit.converged or fit.iterations % every == 0:
+                keep()
+            now = float(np.mean(bounds)) if bounds else fit.history[-1]
+            progress.update(f"step {fit.iterations}", fraction, now)
     except KeyboardInterrupt:
         _interrupted(fit)
-    if len(bounds) > looked:
-        fit.history.append(float(np.mean(bounds[looked:])))
+    if bounds:
+        fit.history.append(float(np.mean(bounds)))
     fit.parameters, fit.q = svi.result(start, state)
 
     # The bound over an epoch, or over its first 200 batches: steps of size zero, compiled already.

@@ -74,13 +74,14 @@ class Feed:
     the host, which sends the rows of one chunk of steps at a time.
     """
 
-    def __init__(self, blocks: Sequence[Block], batch_size: int, seed: int):
+    def __init__(self, blocks: Sequence[Block], batch_size: int, seed: int, skip: int = 0):
         self.sizes = [min(batch_size, len(block.X)) for block in blocks]
         self.epoch = max(-(-len(b.X) // n) for b, n in zip(blocks, self.sizes, strict=True))
         self._draws = [
-            row_draws(len(block.X), size, seed, k)
+            row_draws(len(block.X), size, seed, k, skip)
             for k, (block, size) in enumerate(zip(blocks, self.sizes, strict=True))
         ]
+        self.taken = skip
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
         self.resident = size <= RESIDENT * _memory()
         self.blocks = jax.tree.map(jnp.asarray, blocks) if self.resident else blocks
@@ -91,6 +92,7 @@ class Feed:
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
         """Blocks and rows for n steps, n ≤ longest; always of the same shape."""
+        self.taken += n
         rows = []
         for draws, size in zip(self._draws, self.sizes, strict=True):
             table = np.full((self.longest, size), -1, np.int32)

@@ -1,0 +1,165 @@
+"""Fits on their way, kept in a folder: the last few, each whole, each of a known model and data.
+
+A run that was killed and is resumed ends, bit by bit, where it would have ended: a checkpoint holds
+all that the rest of the run depends on, and where in the order of the rows it was taken.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..files import UnreadableFileError, read_numbers, write_numbers
+from ..tables import Dataset
+
+if TYPE_CHECKING:
+    from ..model import HetMOGP
+
+__all__ = ["CheckpointError", "Checkpoints", "identity"]
+
+VERSION = 1
+KEEP = 3  # the last so many
+MAY_DIFFER = ("likelihoods", "max_iter", "progress")  # likelihoods are told one by one
+Tree = TypeVar("Tree")
+
+
+class CheckpointError(ValueError):
+    """A folder of checkpoints that this fit cannot go on from."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """A folder of checkpoints of one fit.
+
+    Attributes:
+        folder: where they are.
+        every: rounds or steps between two of them; None for the method's own.
+        resume: whether to go on from the latest.
+        of: what the model and the data are, in words by name.
+    """
+
+    folder: Path
+    every: int | None
+    resume: bool
+    of: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CheckpointError(f"checkpoint={str(self.folder)!r} is a file; name a folder")
+        found = self._files()
+        if found and not self.resume:
+            raise CheckpointError(
+                f"{self.folder} already holds checkpoints, up to iteration {int(found[-1].stem)}; "
+                "resume=True goes on from them, another folder starts afresh"
+            )
+
+    def within(self, name: str) -> "Checkpoints":
+        """Those of a part of the fit, in a folder of their own."""
+        return replace(self, folder=self.folder / name)
+
+    def _files(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        files = self.folder.glob("*.checkpoint") if self.folder.is_dir() else ()
+        return sorted(path for path in files if path.stem.isdecimal())
+
+    def save(self, iterations: int, state: Any, notes: Mapping[str, Any]) -> None:
+        """Write a checkpoint, and remove those that are too old.
+
+        Trouble with the disk is told and does not end the fit: the one before is still there.
+
+        Args:
+            iterations: how far the fit is.
+            state: a tree of arrays.
+            notes: what else there is to know, as JSON can hold it.
+        """
+        path = self.folder / f"{iterations:09d}.checkpoint"
+        leaves = jax.tree.leaves(state)
+        numbers = {f"{k:04d}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_numbers(path, "checkpoint", VERSION, {"of": self.of, "notes": notes}, numbers)
+            for old in self._files()[:-KEEP]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"no checkpoint at iteration {iterations}: {error}; the fit goes on, and what was "
+                "kept before still is",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def latest(self, like: Tree) -> tuple[Tree, dict[str, Any]] | None:
+        """The state and the notes of the latest checkpoint that can be read, if there is any.
+
+        Args:
+            like: a state of the same structure.
+        """
+        for path in reversed(self._files()):
+            try:
+                facts, numbers = read_numbers(path, "checkpoint", VERSION)
+            except UnreadableFileError as error:
+                warnings.warn(
+                    f"{error}; the checkpoint before it is taken", RuntimeWarning, stacklevel=2
+                )
+                continue
+            self._refuse_other(path, facts["of"])
+            old, structure = jax.tree.flatten(like)
+            new = [numbers[name] for name in sorted(numbers)]
+            if [np.shape(leaf) for leaf in old] != [leaf.shape for leaf in new]:
+                raise CheckpointError(f"{path} is of a fit with numbers of other shapes")
+            arrays = [
+                jnp.asarray(leaf, dtype=jnp.asarray(then).dtype)
+                for leaf, then in zip(new, old, strict=True)
+            ]
+            return jax.tree.unflatten(structure, arrays), facts["notes"]
+        return None
+
+    def _refuse_other(self, path: Path, then: Mapping[str, str]) -> None:
+        differ = [name for name in {**then, **self.of} if then.get(name) != self.of.get(name)]
+        if differ:
+            name = differ[0]
+            was, now = then.get(name, "not there"), self.of.get(name, "not there")
+            others = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
+            raise CheckpointError(
+                f"{path} is of another fit: {name} was {was}, and is now {now}{others}"
+            )
+
+
+def identity(data: Dataset, options: "HetMOGP") -> dict[str, str]:
+    """What a model and its data are, in words by name; numbers by their SHA-256."""
+    found = {
+        name: _told(value)
+        for name, value in options.get_params(deep=False).items()
+        if name not in MAY_DIFFER
+    }
+    for name, likelihood, X, y, given, weight in zip(
+        *(data.names, data.likelihoods, data.inputs, data.values, data.given, data.weights),
+        strict=True,
+    ):
+        found |= {
+            f"output {name!r}": repr(likelihood),
+            f"the values of {name!r}": _told(y),
+            f"the inputs of {name!r}": _told(X),
+            f"the arguments of {name!r}": _told([*given.values(), weight]),
+        }
+    found["the columns of the inputs"] = repr([column.name for column in data.columns])
+    return found
+
+
+def _told(value: Any) -> str:
+    """An option in words, arrays by shape and digest."""
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_told, value))}]"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        shape = " × ".join(map(str, value.shape))
+        digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
+        return f"{shape} numbers ({digest[:12]})"
+    return repr(value)

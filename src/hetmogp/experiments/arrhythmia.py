@@ -142,14 +142,14 @@ def draw(table: pd.DataFrame, target: Path) -> None:
     with mpl.rc_context({"backend": "agg", "font.size": 10}):
         import matplotlib.pyplot as plt
 
-        figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-        short = dict(zip(CASES, ("shared ℓ", "ARD", "ARD, prior"), strict=True))
+        figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+        short = dict(zip(CASES, ("one ℓ", "ARD", "ARD+prior"), strict=True))
         columns = {
             f"{shown}\n{short[case]}": (case, model)
             for case in CASES
             for shown, model in (("joint", "joint"), ("alone", "independent"))
         }
-        columns["penalised\nregressions"] = (next(iter(CASES)), "regressions")
+        columns["penalised\nlinear"] = (next(iter(CASES)), "regressions")
         for ax, output in zip(axes, LIKELIHOODS, strict=True):
             mine = table[table["output"] == output].set_index(["case", "model"])["nlpd"]
             scores = [np.atleast_1d(mine.loc[column]) for column in columns.values()]

@@ -104,28 +104,26 @@ PAPER = {  # of its own, private data
 }
 
 
-def one(path: Path, person: int, way: str, kernel: str, split: int) -> Scores:
-    """Both models on one split of one person's week."""
-    return both(path, person, way, kernel, split)[0]
-
-
-def both(
-    path: Path, person: int, way: str, kernel: str, split: int
-) -> tuple[Scores, dict[str, HetMOGP], pd.DataFrame, dict]:
-    """The same, with the models and their data."""
+def divide(path: Path, person: int, way: str, split: int) -> tuple[pd.DataFrame, dict]:
+    """What to learn from, and each output's minutes to predict."""
     table = pd.read_parquet(path)
     user = sorted(table["user"].unique())[person]
     rng = np.random.default_rng([person, list(WAYS).index(way), split])
-    train, test = WAYS[way](week(table, user), rng)
-    case = f"person {person + 1}, {way}{'' if kernel == 'RBF' else ', day-periodic kernel'}"
-    rows, models = fit_and_score(
-        *(case, split, LIKELIHOODS),
+    return WAYS[way](week(table, user), rng)
+
+
+def one(path: Path, person: int, way: str, kernel: str, split: int) -> Scores:
+    """Both models on one split of one person's week."""
+    train, test = divide(path, person, way, split)
+    return fit_and_score(
+        f"person {person + 1}, {way}{'' if kernel == 'RBF' else ', day-periodic kernel'}",
+        split,
+        LIKELIHOODS,
         (train[["t"]], train[list(LIKELIHOODS)]),
         {name: (part[["t"]], part[name]) for name, part in test.items()},
         kernel=KERNELS[kernel],
         **SETTINGS,
-    )
-    return rows, models, train, test
+    )[0]
 
 
 def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) -> pd.DataFrame:
@@ -138,9 +136,15 @@ def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) 
         for split in range(splits)
     ]
     found = collect(one, tasks, workers, out / "behaviour.csv")
-    _, models, train, test = both(path, 0, "hours hidden", "RBF + daily", 0)
-    draw(models["joint"], train, test, out / "behaviour.png")
+    picture(path, out / "behaviour.png")
     return found
+
+
+def picture(path: Path, target: Path) -> None:
+    """The last person's week, hours hidden, with a day-periodic kernel."""
+    train, test = divide(path, PEOPLE - 1, "hours hidden", 0)
+    model = HetMOGP(LIKELIHOODS, kernel=KERNELS["RBF + daily"], progress=False, **SETTINGS)
+    draw(model.fit(train[["t"]], train[list(LIKELIHOODS)]), train, test, target)
 
 
 def draw(model: HetMOGP, train: pd.DataFrame, test: dict, target: Path) -> None:
@@ -151,12 +155,11 @@ def draw(model: HetMOGP, train: pd.DataFrame, test: dict, target: Path) -> None:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(3, 1, figsize=(11, 7.5), sharex=True, layout="constrained")
-        X, Y = train[["t"]], train[list(LIKELIHOODS)]
         for ax, name in zip(axes, LIKELIHOODS, strict=True):
-            plots.posterior(model, name, X=X, Y=Y, legend=False, ax=ax)
-            hidden = np.sort(test[name]["t"].to_numpy())
-            for begin, end in _stretches(hidden):
+            for begin, end in _stretches(np.sort(test[name]["t"].to_numpy())):
                 plots.shade(begin, end, ax=ax)
+            plots.observations(train["t"], train[name], ax=ax)
+            plots.posterior(model, name, model.grid(600), legend=False, ax=ax)
             for day in range(8):
                 ax.axvline(day * DAY, color="black", lw=0.4, alpha=0.4)
             ax.set_xlabel("")

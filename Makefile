@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo browser test lint docs stress bench experiments calibration discovery clean
+.PHONY: install peers demo browser test lint docs stress bench experiments out_of_core calibration discovery clean
 
 install: $(READY)
 
@@ -56,6 +56,10 @@ experiments: $(READY)
 	$(BIN)/hetmogp experiment register --page docs/experiments.md
 	$(BIN)/hetmogp experiment arrhythmia $(EXPERIMENTS)
 	$(BIN)/hetmogp experiment behaviour $(EXPERIMENTS) --workers 2
+
+# Writes 50 million rows (about 2 GB) to a folder beside the build outputs.
+out_of_core: $(READY)
+	$(BIN)/python benchmarks/out_of_core.py --rows 50000000 --folder build/rows
 
 calibration: $(READY)
 	$(BIN)/python benchmarks/calibration.py --seeds 5 --workers 2 --out docs

@@ -480,3 +480,31 @@ def test_a_fit_is_kept_and_taken_up(folder, tmp_path):
     other = run(*arguments, *kept, "--seed", 5)
     assert other.exit_code == 1
     assert "seed was 0, and is now 5" in other.output
+
+
+def test_many_files_are_one_table(folder, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    table = pd.read_parquet(folder / "data.parquet")
+    table[:25].to_parquet(parts / "0.parquet")
+    table[25:].to_parquet(parts / "1.parquet")
+    model = tmp_path / "parts.hetmogp"
+    fitted = run("fit", parts, "--inputs", "t", "--output", "height:gaussian", *FIT, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    scores = json.loads(run("score", model, parts / "*.parquet", "--json").stdout)
+    again = hm.load(model)
+    expected = again.nlpd(table[["t"]], table[["height"]])
+    assert scores["height"]["nlpd"] == pytest.approx(expected["height"])
+    found = run("predict", model, parts, "--out", tmp_path / "out.parquet")
+    assert found.stdout == f"60 rows: {tmp_path / 'out.parquet'}\n"
+    mean = pd.read_parquet(tmp_path / "out.parquet")["height_mean"]
+    np.testing.assert_allclose(mean, again.predict(table[["t"]])["height"].mean)
+    for arguments, message in (
+        (("predict", model, parts), "--out"),
+        (("fit", parts, "--inputs", "t", "--holdout", 0.2), "--holdout is for a single file"),
+        (("fit", parts / "*.parquet", "--inputs", "t"), "--model"),
+        (("fit", tmp_path / "none*", "--inputs", "t", "--model", model), "no file, folder"),
+    ):
+        refused = run(*arguments)
+        assert refused.exit_code == 1
+        assert message in refused.stderr

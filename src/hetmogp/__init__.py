@@ -13,6 +13,7 @@ _HOMES = {
     "hetmogp.discovery": ("discover",),
     "hetmogp.storage": ("ModelFileError", "load"),
     "hetmogp.fitting": ("CheckpointError",),
+    "hetmogp.disk": ("Table",),
     "hetmogp.likelihoods": (
         "Argument",
         "Bernoulli",

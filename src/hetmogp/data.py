@@ -20,6 +20,7 @@ __all__ = [
     "Block",
     "Observations",
     "Scaling",
+    "as_block",
     "blocks",
     "full_batch",
     "padded",
@@ -174,6 +175,28 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
             Block(tuple(group), X, y, seen, weight, tuple(given), np.asarray(float(len(X))))
         )
     return result, scaling
+
+
+def as_block(data: Dataset, scaling: Scaling, like: Block, size: int) -> Block:
+    """Some rows of outputs that share their inputs, as part of a block.
+
+    Args:
+        data: the rows, of which outputs need not be observed.
+        scaling: of the whole.
+        like: a block of other rows, whose first ones fill in for what was not observed.
+        size: how many rows there are in all.
+    """
+    y = np.stack([data.values[d] for d in like.members], axis=1)
+    seen = ~np.isnan(y)
+    weight = np.stack([data.weights[d] for d in like.members], axis=1)
+    given: list[dict[str, Any]] = []
+    for column, d in enumerate(like.members):
+        ok, first = seen[:, column], np.flatnonzero(like.seen[:, column])[0]
+        y[~ok, column] = like.y[first, column]
+        arguments = like.given[column]
+        given.append({n: np.where(ok, data.given[d][n], arguments[n][first]) for n in arguments})
+    X = scaling.apply(data.inputs[like.members[0]])
+    return Block(like.members, X, y, seen, weight, tuple(given), np.asarray(float(size)))
 
 
 def row_draws(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from .bound import Parameters, parameter_functions
 from .columns import Column
 from .data import Scaling
-from .fitting import Checkpoints, Fit, Progress, learn
+from .disk import Table
+from .fitting import Checkpoints, Fit, Progress, Source, learn
 from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
+from .likelihoods import Likelihood
 from .linalg import session
 from .prediction import OutputPrediction, Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
@@ -194,7 +196,7 @@ class HetMOGP(BaseEstimator):
     def fit(
         self,
         X: Any,
-        Y: Any,
+        Y: Any = None,
         *,
         checkpoint: str | os.PathLike | None = None,
         every: int | None = None,
@@ -204,7 +206,8 @@ class HetMOGP(BaseEstimator):
 
         Args:
             X: the inputs, (N, p), as an array or frame shared by all outputs, or a list or dict of
-                one per output. Columns may be numbers, dates or labels.
+                one per output. Columns may be numbers, dates or labels. Or a `Table`, which has the
+                outputs too.
             Y: the outputs, (N, D), as an array or frame, or a list or dict of one sequence per
                 output. NaN, None and NA mean "not observed".
             checkpoint: a folder to keep the fit in on its way, the last three times; what was
@@ -215,18 +218,44 @@ class HetMOGP(BaseEstimator):
         began = time.perf_counter()
         self._check_options()
         checkpoints = _checkpoints(checkpoint, every, resume)
+        X, Y, source = self._sampled(X, Y)
         named = name_outputs(self._chosen(X, Y), Y)
         data = read(named, X, Y)
+        if source is not None:
+            source = Source(source.table, {name: source.observed[name] for name in named})
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
         with session(self.dtype), Progress(self.progress) as progress:
-            fit, scaling, self.method_ = learn(data, self, progress, checkpoints)
+            fit, scaling, self.method_ = learn(data, self, progress, checkpoints, source)
             self._keep(data, fit, scaling)
+        if source is not None:
+            self.n_observed_ = source.observed
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
         self.fit_seconds_ = time.perf_counter() - began
         return self
+
+    def _sampled(self, X: Any, Y: Any) -> tuple[Any, Any, Source | None]:
+        """X and Y themselves, or of a sample of the rows of a Table."""
+        if not isinstance(X, Table):
+            if Y is None:
+                raise TypeError("fit needs X and Y, or a Table, which holds both")
+            return X, Y, None
+        if Y is not None:
+            raise TypeError("a Table holds inputs and outputs: leave Y out")
+        columns = X.columns
+        if isinstance(self.likelihoods, Mapping):
+            of = [one for one in self.likelihoods.values() if isinstance(one, Likelihood)]
+            wanted = {
+                *X.inputs,
+                *map(str, self.likelihoods),
+                *(c for one in of for c in one.beside),
+            }
+            columns = [name for name in columns if name in wanted]
+        sample = X.sample(columns, self.seed)
+        rows = sample.rows
+        return rows[X.inputs], rows.drop(columns=X.inputs), Source(X, sample.values)
 
     def _chosen(self, X: Any, Y: Any) -> Any:
         """The likelihoods, those that are to be found ("auto") found by `discover`."""
@@ -326,22 +355,53 @@ class HetMOGP(BaseEstimator):
         parameters, q = self._fitted()
         return latents_at(parameters, q, self._learned.jitter, self._learned.scaling.apply(X))
 
+    @overload
+    def predict(
+        self,
+        X: Any,
+        outputs: str | Sequence[str] | None = ...,
+        given: Mapping[str, Any] | pd.DataFrame | None = ...,
+        *,
+        out: None = ...,
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self,
+        X: Table,
+        outputs: str | Sequence[str] | None = ...,
+        given: None = ...,
+        *,
+        out: str | os.PathLike,
+    ) -> Path: ...
+
     def predict(
         self,
         X: Any,
         outputs: str | Sequence[str] | None = None,
         given: Mapping[str, Any] | pd.DataFrame | None = None,
-    ) -> Prediction:
+        *,
+        out: str | os.PathLike | None = None,
+    ) -> Prediction | Path:
         """Predictive distributions at new inputs.
 
         Args:
-            X: the inputs, (N, p); a frame must have the columns of the fit.
+            X: the inputs, (N, p); a frame must have the columns of the fit. Or a `Table`, whose
+                predictions are written to `out`.
             outputs: the outputs to predict; all of them by default.
             given: the columns that likelihoods take beside their outputs, by name: a number for
                 all rows or one per row, such as `{"population": 1000}`. What is not given is one:
-                a rate per unit of exposure, a proportion of one trial.
+                a rate per unit of exposure, a proportion of one trial. A `Table` has its own.
+            out: for a `Table`, the Parquet file to write inputs and predictions to; its path is
+                what is returned then.
         """
         check_is_fitted(self, "elbo_")
+        if isinstance(X, Table) != (out is not None):
+            raise TypeError("out= is where the predictions of a Table go, and a Table needs it")
+        if out is not None:
+            from .bulk import predict  # it predicts part by part, so it needs this class
+
+            return predict(self, X, outputs, out)
         table, _ = read_inputs(X, self.columns_)
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
         for name in chosen:
@@ -440,11 +500,17 @@ class HetMOGP(BaseEstimator):
             for name in self.output_names_
         }
 
-    def nlpd(self, X: Any, Y: Any) -> dict[str, float]:
+    def nlpd(self, X: Any, Y: Any = None) -> dict[str, float]:
         """Negative log predictive density: the mean over observed values, per output.
 
-        "global" is the sum over the outputs. An output with nothing observed has NaN.
+        "global" is the sum over the outputs. An output with nothing observed has NaN. X may be a
+        `Table`, which has the outputs too.
         """
+        if isinstance(X, Table):
+            from .bulk import nlpd
+
+            check_is_fitted(self, "elbo_")
+            return nlpd(self, X)
         densities = self._log_densities(X, Y)
         found = {n: float(-np.mean(d)) if d.size else float("nan") for n, d in densities.items()}
         return {**found, "global": sum(found.values())}

@@ -93,7 +93,7 @@ def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
     D = len(likelihoods)
     if isinstance(Y, pd.DataFrame | Mapping):
         keys = [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
-        beside = {c for of in likelihoods if isinstance(of, Likelihood) for c in _beside(of)}
+        beside = {c for of in likelihoods if isinstance(of, Likelihood) for c in of.beside}
         keys = [key for key in keys if key not in beside]
         if len(keys) != D:
             raise ValueError(
@@ -106,14 +106,13 @@ def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
     return [f"y{d}" for d in range(D)]
 
 
-def _beside(likelihood: Likelihood) -> list[str]:
-    """The columns an output needs beside its own."""
-    weight = [] if likelihood.weight is None else [likelihood.weight]
-    return [*dict(likelihood.columns).values(), *weight]
-
-
 def read(
-    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, columns: Sequence[Column] | None = None
+    likelihoods: Mapping[str, Likelihood],
+    X: Any,
+    Y: Any,
+    columns: Sequence[Column] | None = None,
+    *,
+    some: bool = False,
 ) -> Dataset:
     """Read and check inputs and outputs.
 
@@ -123,6 +122,7 @@ def read(
         Y: a (N, D) table, or a list or dict of one sequence per output.
         columns: the inputs of an earlier fit, to check against; without them this is a
             fit, and every output must have been observed somewhere.
+        some: whether these are some of the rows of a fit, so that weights count.
     """
     names = list(likelihoods)
     raw = split_outputs(names, Y)
@@ -131,7 +131,7 @@ def read(
     found, values, given, weights = [], [], [], []
     for name in names:
         column = _column(name, raw[name])
-        beside = _arguments(name, likelihoods[name], Y, column, weighted=columns is None)
+        beside = _arguments(name, likelihoods[name], Y, column, weighted=some or columns is None)
         weight = beside.pop("weight", np.broadcast_to(1.0, len(column)))
         likelihood, y = observe(name, likelihoods[name], column, beside)
         inputs = tables[name][0]

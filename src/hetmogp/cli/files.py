@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "columns_of",
+    "is_many",
     "load_model",
     "read_for",
     "read_table",
@@ -30,6 +31,11 @@ WRITTEN = (".csv", ".tsv", ".txt", "", *PARQUET)  # endings of tables that can b
 MISSING = ["", "NA", "N/A", "NaN", "nan"]  # what stands for "not observed"; None may be a label
 
 
+def is_many(path: Path | None) -> bool:
+    """Whether a name stands for a folder of files, or is a pattern."""
+    return path is not None and (path.is_dir() or any(mark in str(path) for mark in "*?["))
+
+
 def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
     """A table from a CSV or Parquet file, or one line that says why not.
 
@@ -40,7 +46,7 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
     import pandas as pd
 
     if path.is_dir():
-        fail(f"{path} is a folder; name a CSV or Parquet file")
+        fail(f"{path} is a folder; name a CSV or Parquet file here")
     try:
         if path.suffix.lower() in PARQUET:
             table = pd.read_parquet(path)

@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names, will_write, with_labels
+from .files import columns_of, is_many, read_table, split_names, will_write, with_labels
 from .words import kernel_from, output_from
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..disk import Table
     from ..model import HetMOGP
 
 
 @app.command()
 def fit(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV or Parquet file, one row per observation; or a folder or pattern of them, "
+            "which is read in part and need not fit into memory."
+        ),
+    ],
     inputs: Annotated[str, typer.Option(help="The input columns, separated by commas.")],
     output: Annotated[
         list[str] | None,
@@ -95,7 +102,11 @@ def fit(
     hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
     """
     with one_clear_line():
-        table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
+        many = _many(data, inputs, labels, holdout, model) if is_many(data) else None
+        if many is None:
+            table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
+        else:
+            table = next(many.frames(many.columns))
         X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
         will_write(target, data)
@@ -121,7 +132,11 @@ def fit(
         )
         held = _held_out(len(table), holdout, seed)
         seen = _only(table, named, ~held) if held.any() else table
-        estimator.fit(X, seen, checkpoint=checkpoint, every=every, resume=resume)
+        kept: Any = {"checkpoint": checkpoint, "every": every, "resume": resume}
+        if many is None:
+            estimator.fit(X, seen, **kept)
+        else:
+            estimator.fit(many, **kept)
         estimator.save(target)
         scores = None
         if held.any():
@@ -131,6 +146,20 @@ def fit(
         _tell(estimator, target, scores, as_json)
         if estimator.interrupted_:
             raise typer.Exit(130)
+
+
+def _many(
+    data: Path, inputs: str, labels: str | None, holdout: float, model: Path | None
+) -> "Table":
+    """The table that many files hold."""
+    from ..disk import Table
+
+    for option, value in (("--labels", labels), ("--holdout", holdout)):
+        if value:
+            fail(f"{option} is for a single file, not for {data}")
+    if model is None and not data.is_dir():
+        fail(f"where should the model of {data} be saved? Name a file with --model")
+    return Table(data, inputs=split_names(inputs))
 
 
 def _outputs(

@@ -8,6 +8,7 @@ import typer
 from .application import Json, app, fail, one_clear_line, print_json
 from .files import (
     WRITTEN,
+    is_many,
     load_model,
     read_table,
     split_names,
@@ -19,12 +20,18 @@ from .files import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..model import HetMOGP
+
 
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
     data: Annotated[
-        Path | None, typer.Argument(help="A CSV or Parquet file with the inputs to predict at.")
+        Path | None,
+        typer.Argument(
+            help="A CSV or Parquet file with the inputs to predict at; or a folder or pattern of "
+            "them, with --out."
+        ),
     ] = None,
     grid: Annotated[
         int | None,
@@ -62,6 +69,9 @@ def predict(
         fitted = load_model(model)
         chosen = None if outputs is None else split_names(outputs)
         given: Any = None
+        if data is not None and is_many(data):
+            _predict_many(fitted, data, chosen, out, interval, as_json)
+            return
         if data is not None:
             table = read_table(data, text_of(fitted))
             names = [column.name for column in fitted.columns_]
@@ -75,6 +85,28 @@ def predict(
             X = fitted.grid(grid)
         found = fitted.predict(X, chosen, given).to_frame(interval)
         _tell(_joined(X, found), out, as_json)
+
+
+def _predict_many(
+    model: "HetMOGP",
+    data: Path,
+    outputs: list[str] | None,
+    out: Path | None,
+    interval: float,
+    as_json: bool,
+) -> None:
+    """Predict at the rows of many files, part by part."""
+    from ..bulk import predict
+    from ..disk import Table
+
+    if out is None:
+        fail(f"name a Parquet file for the predictions of {data} with --out")
+    table = Table(data, inputs=[column.name for column in model.columns_])
+    predict(model, table, outputs, out, interval)
+    if as_json:
+        print_json({"out": str(out), "rows": len(table)})
+    else:
+        typer.echo(f"{len(table)} rows: {out}")
 
 
 def _joined(X: "pd.DataFrame", found: "pd.DataFrame") -> "pd.DataFrame":

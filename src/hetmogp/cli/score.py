@@ -6,13 +6,19 @@ from typing import Annotated
 import typer
 
 from .application import Json, app, one_clear_line, print_json
-from .files import load_model, read_for
+from .files import is_many, load_model, read_for
 
 
 @app.command()
 def score(
     model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file with inputs and outputs.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV or Parquet file with inputs and outputs; of a folder or pattern of them "
+            "the density alone is measured."
+        ),
+    ],
     interval: Annotated[
         float, typer.Option(min=0.001, max=0.999, help="Whose coverage is measured.")
     ] = 0.9,
@@ -28,6 +34,15 @@ def score(
     """
     with one_clear_line():
         fitted = load_model(model)
+        if is_many(data):
+            from ..disk import Table
+
+            scores = fitted.nlpd(Table(data, inputs=[column.name for column in fitted.columns_]))
+            if as_json:
+                print_json({name: {"nlpd": value} for name, value in scores.items()})
+            else:
+                typer.echo("\n".join(f"{name}  {value:.3f}" for name, value in scores.items()))
+            return
         X, Y = read_for(fitted, data)
         from ..scoring import evaluate
 

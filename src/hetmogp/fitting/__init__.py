@@ -2,7 +2,7 @@
 
 from .checkpoint import CheckpointError, Checkpoints
 from .free import Anchor
-from .learning import learn
+from .learning import Source, learn
 from .progress import Progress
 from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
 from .start import initial_lengthscales, initial_parameters
@@ -15,6 +15,7 @@ __all__ = [
     "Fit",
     "NotPositiveDefiniteError",
     "Progress",
+    "Source",
     "initial_lengthscales",
     "initial_parameters",
     "learn",

@@ -2,26 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..bound import Parameters, Rules
 from ..columns import Column
 from ..data import Scaling, blocks, full_batch
+from ..disk import Table
 from ..inputs import restored
 from ..likelihoods import Categorical
 from ..tables import Dataset
+from . import svi
 from .checkpoint import Checkpoints, identity
 from .free import Anchor
 from .progress import Progress
-from .run import JITTER, Fit, NotPositiveDefiniteError, run_svi, run_vem
+from .run import JITTER, Feed, Fit, NotPositiveDefiniteError, run_svi, run_vem
 from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
+from .stream import StreamFeed
 
 if TYPE_CHECKING:
     from ..model import HetMOGP
 
-__all__ = ["learn"]
+__all__ = ["Source", "learn"]
 
 # Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
 LARGEST_VEM_COST = 3e8
@@ -30,8 +33,19 @@ LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points
 DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
 
 
+class Source(NamedTuple):
+    """All rows of a fit that starts from a sample, and how many values each output has there."""
+
+    table: Table
+    observed: dict[str, int]
+
+
 def learn(
-    data: Dataset, options: "HetMOGP", progress: Progress, checkpoints: Checkpoints | None = None
+    data: Dataset,
+    options: "HetMOGP",
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+    source: Source | None = None,
 ) -> tuple[Fit, Scaling, Literal["vem", "svi"]]:
     """Prepare the data, choose a method and run it.
 
@@ -40,13 +54,17 @@ def learn(
         options: the model's constructor arguments.
         progress: where to report.
         checkpoints: where to keep the fit on its way.
+        source: where all rows are, should `data` be a sample of them.
 
     Returns:
         The fit, with its outputs in order of their names; how inputs were scaled; the method.
     """
     data = _by_name(data)
     if checkpoints is not None:
-        checkpoints = replace(checkpoints, of=identity(data, options))
+        of = identity(data, options)
+        if source is not None:
+            of["the table"] = f"{len(source.table)} rows in {len(source.table.files)} files"
+        checkpoints = replace(checkpoints, of=of)
     observed_at = data.observed()
     values = [
         y if seen.all() else y[seen] for y, seen in zip(data.values, observed_at, strict=True)
@@ -55,7 +73,7 @@ def learn(
         {name: column[seen] for name, column in columns.items()}
         for columns, seen in zip(data.given, observed_at, strict=True)
     ]
-    observed = sum(map(len, values))
+    observed = sum(map(len, values)) if source is None else sum(source.observed.values())
     kernels, ranks = latent_kernels(
         *(options.kernel, options.latents, options.rank),
         alone=options.prior == "independent",
@@ -74,6 +92,10 @@ def learn(
 
     N = sum(len(X) for X in {id(X): X for X in data.inputs}.values())
     method = options.method
+    if source is not None:
+        if method == "vem":
+            raise ValueError('method="vem" needs all rows at once; a Table is fitted by "svi"')
+        method = "svi"
     if method == "vem" or (method == "auto" and N <= 10 * LARGEST_VEM_ROWS):
         batch, scaling = full_batch(data)
         distinct = np.asarray(batch.X, float)
@@ -134,13 +156,21 @@ def learn(
                 starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
             )
             return fit, scaling, method
+
+        def feeds(skip: int) -> Feed:
+            size, seed = options.batch_size, options.seed
+            if source is not None:
+                return StreamFeed(source.table, data, groups[0], scaling, size, seed, skip)
+            feed = svi.Feed(groups, size, seed, skip)
+            groups[:] = feed.blocks  # where the device can reach them, for the next one too
+            return feed
+
         fits = [
             run_svi(
                 start,
                 anchor,
-                groups,
+                feeds,
                 rules,
-                batch_size=options.batch_size,
                 optimiser=options.optimizer,
                 seed=options.seed,
                 checkpoints=checkpoints and checkpoints.within(f"start{number}"),

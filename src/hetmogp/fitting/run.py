@@ -2,13 +2,14 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from ..bound import Parameters, Rules
 from ..data import Batch, Block
@@ -29,6 +30,26 @@ FIRST_CHUNK = 20  # steps before the host looks for the first time
 CHUNK_SECONDS = 0.3  # and between two looks later on
 STEPS = 500  # between two checkpoints
 SMALL_GAINS = 2  # windows in a row without much gain before a stochastic fit has converged
+
+
+class Feed(Protocol):
+    """Rows for steps, in an order that depends on the seed alone.
+
+    Attributes:
+        epoch: the steps in which every row is met once.
+        longest: the most steps that `take` gives at a time.
+        taken: how many were taken, counting those left out at the beginning.
+    """
+
+    epoch: int
+    longest: int
+    taken: int
+
+    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
+        """Blocks and rows for n steps; always of the same shape."""
+
+    def close(self) -> None:
+        """End what runs beside."""
 
 
 class NotPositiveDefiniteError(ArithmeticError):
@@ -200,10 +221,9 @@ def _towards(gain: float, first: float, tolerance: float) -> float:
 def run_svi(
     start: Parameters,
     anchor: Anchor,
-    blocks: list[Block],
+    feeds: Callable[[int], Feed],
     rules: Rules,
     *,
-    batch_size: int,
     optimiser: svi.Optimiser,
     natural_gradients: bool,
     learn_inducing: bool,
@@ -223,9 +243,8 @@ def run_svi(
     Args:
         start: the model to start from.
         anchor: the priors of constants and weights.
-        blocks: the data.
+        feeds: the data and their order, less so many steps at the beginning.
         rules: how the bound is evaluated.
-        batch_size: rows per step from each block.
         optimiser: for everything but q(u).
         natural_gradients: False learns q(u) by the same optimiser, as the paper does.
         learn_inducing: whether inducing inputs move.
@@ -248,7 +267,7 @@ def run_svi(
         fit.history, fit.jitter, bounds = notes["history"], notes["jitter"], notes["bounds"]
         fit.iterations, fit.converged = notes["iterations"], notes["converged"]
         small, pace, taken = notes["small"], notes["pace"], notes["taken"]
-    feed = svi.Feed(blocks, batch_size, seed, taken)
+    feed = feeds(taken)
     least, most = PATIENCE
     window = min(feed.epoch * -(-least // feed.epoch), most)
     key = jax.random.key(seed)
@@ -262,9 +281,7 @@ def run_svi(
             }
             checkpoints.save(fit.iterations, state, notes)
 
-    def steps(
-        state: svi.State, feed: svi.Feed, n: int, pace: float
-    ) -> tuple[svi.State, Array, Array]:
+    def steps(state: svi.State, feed: Feed, n: int, pace: float) -> tuple[svi.State, Array, Array]:
         data, rows = feed.take(n)
         return svi.chunk(
             *(state, start, data, rows, jnp.asarray(n), jnp.asarray(fit.jitter), rules),
@@ -308,15 +325,20 @@ def run_svi(
             progress.update(f"step {fit.iterations}", fraction, now)
     except KeyboardInterrupt:
         _interrupted(fit)
+    finally:
+        feed.close()
     if bounds:
         fit.history.append(float(np.mean(bounds)))
     fit.parameters, fit.q = svi.result(start, state)
 
     # The bound over an epoch, or over its first 200 batches: steps of size zero, compiled already.
-    again, left, found = svi.Feed(feed.blocks, batch_size, seed), min(feed.epoch, 200), []
-    while left:
-        n = min(left, feed.longest)
-        found.append(np.asarray(steps(state, again, n, 0.0)[1])[:n])
-        left -= n
+    again, left, found = feeds(0), min(feed.epoch, 200), []
+    try:
+        while left:
+            n = min(left, feed.longest)
+            found.append(np.asarray(steps(state, again, n, 0.0)[1])[:n])
+            left -= n
+    finally:
+        again.close()
     fit.bound = float(np.mean(np.concatenate(found)))
     return fit

@@ -90,6 +90,9 @@ class Feed:
             step += size / sum(len(block.X) for block in blocks) * sum(self.sizes)
         self.longest = int(np.clip(SENT / step, 1, LONGEST))
 
+    def close(self) -> None:
+        """Nothing to end here; a feed from disk has a thread."""
+
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
         """Blocks and rows for n steps, n ≤ longest; always of the same shape."""
         self.taken += n

@@ -406,6 +406,12 @@ class Likelihood(eqx.Module):
         return y
 
     @property
+    def beside(self) -> list[str]:
+        """The columns that an output needs beside its own."""
+        weight = [] if self.weight is None else [self.weight]
+        return [*dict(self.columns).values(), *weight]
+
+    @property
     def options(self) -> dict[str, Any]:
         """What to call the class with to have this likelihood again, unfitted; for saved models.
 

@@ -1,0 +1,217 @@
+"""Tables on disk: every row once an epoch, in an order by the seed; fits, scores, predictions."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import hetmogp as hm
+from hetmogp import disk
+from hetmogp.data import blocks
+from hetmogp.fitting.stream import StreamFeed
+from hetmogp.linalg import session
+from hetmogp.tables import read
+
+LIKELIHOODS = {"a": hm.Gaussian(), "b": hm.Bernoulli(weight="w")}
+
+
+def rows(N, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 5, N)
+    found = pd.DataFrame(
+        {
+            "id": np.arange(N, dtype=float),
+            "x": x,
+            "a": np.sin(2 * x) + 0.3 * rng.standard_normal(N),
+            "b": (rng.random(N) < 1 / (1 + np.exp(-3 * np.sin(2 * x)))).astype(float),
+            "w": rng.integers(1, 3, N).astype(float),
+        }
+    )
+    found.loc[rng.random(N) < 0.3, "a"] = np.nan
+    return found
+
+
+def written(folder, frame, sizes, group):
+    """Parquet files of these sizes, in row groups."""
+    ends = np.cumsum(sizes)
+    assert ends[-1] == len(frame)
+    for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+        part = pa.Table.from_pandas(frame.iloc[begin:end], preserve_index=False)
+        pq.write_table(part, folder / f"{k}.parquet", row_group_size=group)
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Buffers of a hundred rows."""
+    monkeypatch.setattr(disk, "BUFFER", 100)
+    monkeypatch.setattr(disk, "FRAME", 60)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group"), [((255,), 23), ((37, 1, 212, 5), 23), ((100, 155), 500), ((1,), 1)]
+)
+@pytest.mark.parametrize("size", [7, 50, 1000])
+def test_every_row_comes_once_an_epoch(small, tmp_path, sizes, group, size):
+    frame = rows(sum(sizes)).assign(a=1.0)
+    table = hm.Table(written(tmp_path, frame, sizes, group), inputs=["id"])
+    data = read(LIKELIHOODS, frame[["id"]], frame)
+    (like,), scaling = blocks(data)
+    with session():
+        feed = StreamFeed(table, data, like, scaling, size, 3, 0)
+        try:
+            for _ in range(2):
+                seen = []
+                for n in [2] * (feed.epoch // 2) + [1] * (feed.epoch % 2):
+                    n = min(n, feed.longest)
+                    (block,), (drawn,) = feed.take(n)
+                    drawn = np.asarray(drawn)[:n].reshape(-1)
+                    drawn = drawn[drawn >= 0]
+                    ids = scaling.undo(np.asarray(block.X)[drawn])[:, 0]
+                    seen.append(ids.round().astype(int))
+                    there = frame.iloc[seen[-1]]
+                    np.testing.assert_array_equal(np.asarray(block.y)[drawn, 1], there["b"])
+                    np.testing.assert_array_equal(np.asarray(block.weight)[drawn, 1], there["w"])
+                assert sorted(np.concatenate(seen)) == list(range(len(frame)))
+        finally:
+            feed.close()
+    assert not feed._thread.is_alive()
+
+
+def test_the_order_is_by_seed_and_epoch_and_can_be_taken_up(small, tmp_path):
+    table = hm.Table(written(tmp_path, rows(255), (200, 55), 23), inputs=["x"])
+
+    def order(seed, epoch, skip=0):
+        frames = table.epoch(["id"], seed, epoch, skip)
+        return np.concatenate([frame["id"].to_numpy() for frame in frames])
+
+    np.testing.assert_array_equal(order(0, 0), order(0, 0))
+    assert (order(0, 0) != order(0, 1)).any()
+    assert (order(0, 0) != order(1, 0)).any()
+    for skip in (0, 1, 99, 150, 254):
+        np.testing.assert_array_equal(order(0, 3, skip), order(0, 3)[skip:])
+    near = np.abs(np.diff(order(0, 0))) == 1
+    assert near.mean() < 0.1, "rows that were neighbours are not any more"
+
+
+def test_a_sample_is_not_drawn_with_the_users_own_random_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "SAMPLE", 300)
+    x = np.random.default_rng(0).random(1000)  # as somebody would simulate data
+    frame = pd.DataFrame({"x": x, "y": np.where(x > 0.5, np.nan, 1.0)})
+    table = hm.Table(written(tmp_path, frame, (1000,), 300), inputs=["x"])
+    sample = table.sample(["x", "y"], seed=0)
+    assert 240 < len(sample.rows) < 360
+    assert sample.rows["x"].mean() == pytest.approx(0.5, abs=0.06)
+    assert sample.values == {"x": 1000, "y": int((x <= 0.5).sum())}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("table"), rows(6000), (2000, 2500, 1500), 700)
+
+
+OPTIONS = {"latents": 1, "inducing": 12, "batch_size": 100, "max_iter": 300, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    table = hm.Table(folder, inputs=["x"])
+    return hm.HetMOGP(LIKELIHOODS, **OPTIONS).fit(table)
+
+
+def test_a_fit_from_disk_is_as_good_as_one_from_memory(model):
+    frame, new = rows(6000), rows(2000, seed=2)
+    same = hm.HetMOGP(LIKELIHOODS, method="svi", **OPTIONS).fit(frame[["x"]], frame)
+    assert model.method_ == "svi"
+    assert model.n_observed_ == same.n_observed_
+    ours, theirs = model.nlpd(new[["x"]], new), same.nlpd(new[["x"]], new)
+    for name in ("a", "b"):
+        assert ours[name] == pytest.approx(theirs[name], abs=0.02)
+    assert model.elbo_ == pytest.approx(same.elbo_, rel=0.02)
+
+
+def test_scores_of_a_table_are_those_of_its_rows(small, model, folder):
+    frame = rows(6000)
+    expected = model.nlpd(frame[["x"]], frame)
+    found = model.nlpd(hm.Table(folder, inputs=["x"]))
+    assert found == pytest.approx(expected)
+
+
+def test_predictions_are_written_row_by_row(small, model, folder, tmp_path):
+    out = model.predict(hm.Table(folder, inputs=["x"]), out=tmp_path / "pred.parquet")
+    found = pd.read_parquet(out)
+    frame = rows(6000)
+    np.testing.assert_array_equal(found["x"], frame["x"])
+    expected = model.predict(frame[["x"]]).to_frame()
+    np.testing.assert_allclose(
+        found[expected.columns], expected, rtol=1e-6
+    )  # quantiles are bisected
+    with pytest.raises(ValueError, match=r"\.parquet"):
+        model.predict(hm.Table(folder, inputs=["x"]), out=tmp_path / "pred.csv")
+    with pytest.raises(TypeError, match="out="):
+        model.predict(hm.Table(folder, inputs=["x"]))
+
+
+def test_a_fit_from_disk_is_taken_up(model, folder, tmp_path):
+    table = hm.Table(folder, inputs=["x"])
+    short = hm.HetMOGP(LIKELIHOODS, **{**OPTIONS, "max_iter": 130})
+    short.fit(table, checkpoint=tmp_path, every=65)
+    whole = hm.HetMOGP(LIKELIHOODS, **OPTIONS).fit(table, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(whole.weights_, model.weights_)
+    assert whole.elbo_ == model.elbo_
+
+
+@pytest.mark.parametrize("kind", ["arrow", "csv"])
+def test_other_formats(tmp_path, kind):
+    frame = rows(300)
+    if kind == "csv":
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+    else:
+        pyarrow.feather.write_feather(frame, tmp_path / "rows.arrow")
+    table = hm.Table(tmp_path / f"*.{kind}", inputs="x")
+    assert len(table) == 300
+    (found,) = table.frames(["id", "a"])
+    np.testing.assert_array_equal(found["a"], frame["a"])
+
+
+def test_a_file_that_goes_or_changes_is_told(small, tmp_path):
+    frame = rows(500)
+    written(tmp_path, frame, (250, 250), 50)
+    table = hm.Table(tmp_path, inputs=["x"])
+    kept = (tmp_path / "1.parquet").read_bytes()
+    (tmp_path / "1.parquet").write_bytes(kept[: len(kept) // 2])
+    with pytest.raises(OSError, match=r"1\.parquet"):
+        hm.HetMOGP(LIKELIHOODS, **OPTIONS).fit(table)
+    (tmp_path / "1.parquet").unlink()
+    with pytest.raises(OSError, match=r"1\.parquet"):
+        hm.HetMOGP(LIKELIHOODS, **OPTIONS).fit(table)
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "match"),
+    [
+        ("nothing/*.parquet", ["x"], "no file, folder or pattern"),
+        ("*.parquet", ["y"], "no column 'y'"),
+        ("*", ["x"], "files of one kind"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(tmp_path, monkeypatch, source, inputs, match):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, rows(20), (20,), 20)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises((ValueError, FileNotFoundError), match=match):
+        hm.Table(source, inputs=inputs)
+
+
+def test_wrong_uses_are_told(folder):
+    table = hm.Table(folder, inputs=["x"])
+    with pytest.raises(TypeError, match="leave Y out"):
+        hm.HetMOGP(LIKELIHOODS).fit(table, [1.0])
+    with pytest.raises(TypeError, match="a Table"):
+        hm.HetMOGP(LIKELIHOODS).fit([1.0])
+    with pytest.raises(ValueError, match="all rows at once"):
+        hm.HetMOGP(LIKELIHOODS, method="vem").fit(table)

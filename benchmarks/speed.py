@@ -23,12 +23,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from london import load
 
 import hetmogp as hm
 from hetmogp import demo
 from hetmogp.bound import Rules
 from hetmogp.data import blocks
+from hetmogp.experiments import london
+from hetmogp.experiments.data import find
 from hetmogp.fitting import Anchor, initial_lengthscales, initial_parameters, svi
 from hetmogp.fitting.free import free
 from hetmogp.linalg import session
@@ -220,7 +221,8 @@ def growth(peers: dict[str, Peer], rounds: int) -> dict[str, list[dict]]:
 
 def quality(peers: dict[str, Peer], seconds: float = 5.0) -> dict[str, Any]:
     """NLPD on London against training time, ours and theirs; then ten times longer, ours."""
-    X, Y = load()
+    sales = london.load(find(london.FILE))
+    X, Y = sales[london.PLACE].to_numpy(), {n: sales[n].to_numpy() for n in london.LIKELIHOODS}
     order = np.random.RandomState(1).permutation(len(X))
     test, train = order[:1000], order[1000:]
     likelihoods = {"flat": hm.Bernoulli(), "log_price": hm.HetGaussian()}

@@ -371,7 +371,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["fit", "NONE", "--inputs", "t"], "there is no file"),
-        (["fit", "FOLDER", "--inputs", "t"], "is a folder"),
+        (["fit", "FOLDER", "--inputs", "t"], "wanted are files of one kind"),
         (["fit", "MODEL", "--inputs", "t"], "as a table"),
         (["fit", "BINARY", "--inputs", "t"], "as a table"),
         (["fit", "HEADER", "--inputs", "t"], "has no rows"),

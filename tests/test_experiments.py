@@ -312,6 +312,8 @@ def test_behaviour(quick, tmp_path, monkeypatch):
 
 def test_london(quick, tmp_path, monkeypatch):
     monkeypatch.setattr(london, "TEST", 100)
+    monkeypatch.setattr(london, "HIDDEN", ("",))
+    monkeypatch.setattr(london, "PRICES", london.PRICES[1:])
     rng = np.random.default_rng(4)
     sales(rng, 600).to_csv(tmp_path / london.FILE, index=False)
     shown = experiment("london", "--splits", 1, "--data", tmp_path, "--out", tmp_path / "out")
@@ -323,8 +325,8 @@ def test_london(quick, tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text("<!-- begin register --><!-- end register -->")
     found = json.loads(experiment("register", "--data", tmp_path, "--page", page, "--json"))
-    assert [row["rows"] for row in found] == [500, 500, 1000, 1000]
-    assert [row["steps"] for row in found] == [5, 5, 10, 10]
+    assert [row["rows"] for row in found] == [500, 1000]
+    assert [row["steps"] for row in found] == [5, 10]
     assert "| 2015 to 2018 | StudentT | 1,000 | 10 |" in page.read_text()
 
 

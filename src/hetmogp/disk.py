@@ -68,11 +68,12 @@ class Table:
     def __init__(
         self, source: str | os.PathLike | Sequence[str | os.PathLike], *, inputs: Sequence[str]
     ):
+        self.source = source
         self.files = _files(source)
         endings = {path.suffix.lower() for path in self.files}
         if len(endings) > 1 or not endings <= set(ENDINGS):
             raise ValueError(
-                f"{source!r} has files ending in {', '.join(sorted(endings))}; wanted are files of "
+                f"{self} has files ending in {', '.join(sorted(endings))}; wanted are files of "
                 f"one kind, of {', '.join(ENDINGS)}"
             )
         self._dataset = ds.dataset(
@@ -81,7 +82,7 @@ class Table:
         self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
         missing = [name for name in self.inputs if name not in self.columns]
         if missing:
-            raise ValueError(f"{source!r} has no column {missing[0]!r}; it has {self.columns}")
+            raise ValueError(f"{self} has no column {missing[0]!r}; it has {self.columns}")
         self._units = [
             unit for fragment in self._dataset.get_fragments() for unit in _units(fragment)
         ]
@@ -90,6 +91,9 @@ class Table:
     def columns(self) -> list[str]:
         """The names of the columns."""
         return self._dataset.schema.names
+
+    def __str__(self) -> str:
+        return str(self.source) if isinstance(self.source, str | os.PathLike) else "the table"
 
     def __len__(self) -> int:
         return sum(unit.rows for unit in self._units)

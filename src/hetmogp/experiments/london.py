@@ -34,6 +34,8 @@ PAPER = {
 PLACE = ["longitude", "latitude"]
 SETTINGS: dict[str, Any] = {"latents": 6, "inducing": 100, "batch_size": 500, "method": "svi"}
 LIKELIHOODS = {"flat": Bernoulli(), "log_price": HetGaussian()}
+HIDDEN = ("", *LIKELIHOODS)  # nothing but whole sales, or one output in a third of the cells
+PRICES = (HetGaussian(), StudentT())  # of the register
 CELLS = 12  # along each side of the map
 TEST = 1000
 
@@ -95,7 +97,7 @@ def one(path: Path, hidden: str, split: int) -> Scores:
 def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) -> pd.DataFrame:
     """All cases on all splits; and the maps of both outputs."""
     path = find(FILE, data)
-    tasks = [(path, hidden, split) for hidden in ("", *LIKELIHOODS) for split in range(splits)]
+    tasks = [(path, hidden, split) for hidden in HIDDEN for split in range(splits)]
     found = collect(one, tasks, workers, out / "london.csv")
     _, train, _ = divide(load(path), "", 0)
     model = HetMOGP(LIKELIHOODS, progress=False, **SETTINGS)
@@ -150,7 +152,7 @@ def register(data: Path | None = None) -> pd.DataFrame:
     binary = {"2017": (flats, "flat"), "2015 to 2018": (new_builds, "new_build")}
     rows = []
     for name, (table, first) in binary.items():
-        for price in (HetGaussian(), StudentT()):
+        for price in PRICES:
             likelihoods = {first: Bernoulli(), "log_price": price}
             order = np.random.RandomState(0).permutation(len(table))
             test, train = table.iloc[order[:TEST]], table.iloc[order[TEST:]]

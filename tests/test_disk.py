@@ -207,6 +207,12 @@ def test_tables_that_make_no_sense_are_refused(tmp_path, monkeypatch, source, in
         hm.Table(source, inputs=inputs)
 
 
+def test_a_table_without_rows_is_refused(tmp_path):
+    rows(1)[:0].to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(ValueError, match="has no rows"):
+        hm.Table(tmp_path, inputs=["x"])
+
+
 def test_wrong_uses_are_told(folder):
     table = hm.Table(folder, inputs=["x"])
     with pytest.raises(TypeError, match="leave Y out"):

@@ -86,6 +86,8 @@ class Table:
         self._units = [
             unit for fragment in self._dataset.get_fragments() for unit in _units(fragment)
         ]
+        if not len(self):
+            raise ValueError(f"{self} has no rows")
 
     @property
     def columns(self) -> list[str]:

@@ -47,7 +47,7 @@ stress: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py --out docs
 
-# About an hour and a half on two cores; the data of all but the gap must be at hand.
+# About two hours on two cores; the data of all but the gap must be at hand.
 EXPERIMENTS := --out docs/experiments --page docs/experiments.md
 
 experiments: $(READY)

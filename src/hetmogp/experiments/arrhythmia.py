@@ -52,7 +52,14 @@ def fetch() -> tuple[np.ndarray, Outputs]:
     """The same from OpenML, through scikit-learn."""
     from sklearn.datasets import fetch_openml
 
-    return tidy(fetch_openml("arrhythmia", version=1, as_frame=True, parser="auto").frame)
+    try:
+        found = fetch_openml("arrhythmia", version=1, as_frame=True, parser="auto")
+    except OSError as error:
+        raise OSError(
+            f"the arrhythmia data could not be fetched from OpenML ({error}); without a network "
+            f"name a folder that has {FILE} with --data"
+        ) from None
+    return tidy(found.frame)
 
 
 def tidy(table: pd.DataFrame) -> tuple[np.ndarray, Outputs]:

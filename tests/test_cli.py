@@ -499,6 +499,9 @@ def test_many_files_are_one_table(folder, tmp_path):
     assert found.stdout == f"60 rows: {tmp_path / 'out.parquet'}\n"
     mean = pd.read_parquet(tmp_path / "out.parquet")["height_mean"]
     np.testing.assert_allclose(mean, again.predict(table[["t"]])["height"].mean)
+    single = tmp_path / "data[1].csv"  # as browsers name a second download
+    single.write_bytes((folder / "data.csv").read_bytes())
+    assert run("score", model, single).exit_code == 0
     for arguments, message in (
         (("predict", model, parts), "--out"),
         (("fit", parts, "--inputs", "t", "--holdout", 0.2), "--holdout is for a single file"),

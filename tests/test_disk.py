@@ -181,6 +181,7 @@ def test_other_formats(tmp_path, kind):
 def test_a_file_that_goes_or_changes_is_told(small, tmp_path):
     frame = rows(500)
     written(tmp_path, frame, (250, 250), 50)
+    (tmp_path / ".7.partial.2.parquet").write_bytes(b"unfinished")
     table = hm.Table(tmp_path, inputs=["x"])
     kept = (tmp_path / "1.parquet").read_bytes()
     (tmp_path / "1.parquet").write_bytes(kept[: len(kept) // 2])

@@ -153,7 +153,8 @@ def _files(source: Any) -> list[Path]:
         return [Path(one) for one in source]
     path = Path(source)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS)
+        files = (p for p in path.rglob("*") if p.suffix.lower() in ENDINGS)
+        found = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
     else:
         found = (
             [path] if path.is_file() else sorted(map(Path, glob.glob(str(source), recursive=True)))

@@ -33,7 +33,9 @@ MISSING = ["", "NA", "N/A", "NaN", "nan"]  # what stands for "not observed"; Non
 
 def is_many(path: Path | None) -> bool:
     """Whether a name stands for a folder of files, or is a pattern."""
-    return path is not None and (path.is_dir() or any(mark in str(path) for mark in "*?["))
+    if path is None or path.is_file():  # whose name may have brackets
+        return False
+    return path.is_dir() or any(mark in str(path) for mark in "*?[")
 
 
 def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":

@@ -61,7 +61,7 @@ def write_numbers(
     """
     tensors = {name: np.array(array, order="C") for name, array in numbers.items()}
     metadata = {
-        "format": "hetmogp" if kind == "model" else f"hetmogp {kind}",
+        "format": _format(kind),
         "version": str(version),
         kind: json.dumps(facts, allow_nan=False),
     }
@@ -95,8 +95,7 @@ def read_numbers(
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             found = metadata.get("version", "")
-            named = metadata.get("format") == ("hetmogp" if kind == "model" else f"hetmogp {kind}")
-            if not named or not found.isdecimal():
+            if metadata.get("format") != _format(kind) or not found.isdecimal():
                 raise UnreadableFileError(f"{path} is not a hetmogp {kind}")
             if int(found) > version:
                 raise UnreadableFileError(
@@ -116,6 +115,10 @@ def read_numbers(
         return json.loads(metadata[kind]), tensors
     except (ValueError, RecursionError) as error:
         raise UnreadableFileError(f"{path} describes no {kind}: {error}") from None
+
+
+def _format(kind: str) -> str:
+    return "hetmogp" if kind == "model" else f"hetmogp {kind}"  # models were there first
 
 
 def _digest(metadata: Mapping[str, str], kind: str, tensors: Mapping[str, np.ndarray]) -> str:

@@ -120,7 +120,7 @@ def register(
 
 @experiment.command()
 def arrhythmia(
-    splits: Annotated[int, typer.Option(min=1, help="How many for each kernel.")] = 10,
+    splits: Annotated[int, typer.Option(min=1, help="How many for each case.")] = 10,
     out: Out = HERE,
     data: Data = None,
     fetch: Annotated[
@@ -144,10 +144,10 @@ def arrhythmia(
 
 def _room(page: Path | None, name: str) -> None:
     """Refuse a page without marks before the work, not after it."""
-    from ..experiments.compare import between_marks
+    from ..experiments.compare import around_marks
 
     if page is not None:
-        between_marks(page, name)
+        around_marks(page, name)
 
 
 def _tell(

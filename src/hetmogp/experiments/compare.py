@@ -7,7 +7,7 @@ the same split, so these are what is averaged and what a spread is given of.
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,12 +27,13 @@ __all__ = [
     "Paper",
     "Scores",
     "Tests",
-    "between_marks",
+    "around_marks",
     "collect",
     "fit_and_score",
     "markdown",
     "paired",
     "renew",
+    "rows_of",
     "show",
 ]
 
@@ -209,24 +210,29 @@ def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
     lines = [f"Settings: {settings}.", ""]
     for case, part in paired(table).groupby(level="case", sort=False):
         cells = _columns(part.droplevel("case"), paper.get(str(case), {}))
-        lines += [f"**{case}**", "", f"| {' | '.join(cells)} |", "|---" * len(cells) + "|"]
-        lines += [f"| {' | '.join(row)} |" for row in zip(*cells.values(), strict=True)]
-        lines += ["", f"{_effort(table, str(case))}.", ""]
+        lines += [f"**{case}**", "", *rows_of(cells, zip(*cells.values(), strict=True)), ""]
+        lines += [f"{_effort(table, str(case))}.", ""]
     return "\n".join(lines)
 
 
-def between_marks(page: Path, name: str) -> tuple[str, str, str]:
-    """A page before, between and after its marks for an experiment."""
+def rows_of(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown, line by line."""
+    heads = list(heads)
+    return [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
+
+
+def around_marks(page: Path, name: str) -> tuple[str, str]:
+    """A page up to its first mark for an experiment, and from the second one on."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     before, first, rest = page.read_text(encoding="utf-8").partition(begin)
-    inside, second, after = rest.partition(end)
+    _, second, after = rest.partition(end)
     if not first or not second:
         raise ValueError(f"{page} has no marks {begin} and {end}")
-    return before + begin, inside, end + after
+    return before + begin, end + after
 
 
 def renew(page: Path, name: str, text: str) -> None:
     """Put text between a page's marks for an experiment, in place of what is there."""
-    before, _, after = between_marks(page, name)
+    before, after = around_marks(page, name)
     with beside(page) as partial:
         partial.write_text(f"{before}\n\n{text.strip()}\n\n{after}", encoding="utf-8")

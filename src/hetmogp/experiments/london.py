@@ -18,7 +18,7 @@ import pandas as pd
 from ..files import beside
 from ..likelihoods import Bernoulli, HetGaussian, StudentT
 from ..model import HetMOGP, independent
-from .compare import MODELS, Scores, Tests, collect, fit_and_score
+from .compare import MODELS, Scores, Tests, collect, fit_and_score, rows_of
 from .data import find
 
 __all__ = ["PAPER", "SETTINGS", "as_markdown", "register", "run"]
@@ -195,15 +195,8 @@ def as_markdown(table: pd.DataFrame) -> str:
     """The passes, for a page."""
 
     def cell(value: Any) -> str:
-        return (
-            f"{value:,.3g}"
-            if isinstance(value, float)
-            else f"{value:,}"
-            if isinstance(value, int)
-            else str(value)
-        )
+        kind = ",.3g" if isinstance(value, float) else "," if isinstance(value, int) else ""
+        return format(value, kind)
 
-    heads = [str(name) for name in table]
-    rows = [[cell(row[head]) for head in heads] for row in table.to_dict("records")]
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = ([cell(value) for value in row.values()] for row in table.to_dict("records"))
+    return "\n".join(rows_of(map(str, table), rows))

@@ -158,45 +158,46 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         kept.append(slice(None) if anything.all() else anything)  # a slice copies nothing
     inputs = [data.inputs[group[0]][keep] for group, keep in zip(groups, kept, strict=True)]
     scaling = Scaling.of(inputs[0] if len(inputs) == 1 else np.concatenate(inputs), data.labels)
-    result = []
-    for group, keep, raw in zip(groups, kept, inputs, strict=True):
-        y = np.stack([data.values[d][keep] for d in group], axis=1)
-        seen = ~np.isnan(y)
-        for column, ok in zip(y.T, seen.T, strict=True):
-            column[~ok] = column[ok][0]
-        X = scaling.apply(raw)
-        weight = np.stack([data.weights[d][keep] for d in group], axis=1)
-        given: list[dict[str, Any]] = []
-        for d, ok in zip(group, seen.T, strict=True):
-            first = np.flatnonzero(ok)[0]  # the filler has its own arguments
-            columns = {name: column[keep] for name, column in data.given[d].items()}
-            given.append({n: np.where(ok, c, c[first]) for n, c in columns.items()})
-        result.append(
-            Block(tuple(group), X, y, seen, weight, tuple(given), np.asarray(float(len(X))))
-        )
+    result = [
+        _block(data, group, keep, scaling.apply(raw), data, len(raw))
+        for group, keep, raw in zip(groups, kept, inputs, strict=True)
+    ]
     return result, scaling
 
 
-def as_block(data: Dataset, scaling: Scaling, like: Block, size: int) -> Block:
+def as_block(data: Dataset, scaling: Scaling, sample: Dataset, size: int) -> Block:
     """Some rows of outputs that share their inputs, as part of a block.
 
     Args:
         data: the rows, of which outputs need not be observed.
         scaling: of the whole.
-        like: a block of other rows, whose first ones fill in for what was not observed.
+        sample: other rows, whose first values fill in for what was not observed.
         size: how many rows there are in all.
     """
-    y = np.stack([data.values[d] for d in like.members], axis=1)
+    every = range(len(data.names))
+    return _block(data, every, slice(None), scaling.apply(data.inputs[0]), sample, size)
+
+
+def _block(
+    data: Dataset,
+    members: Sequence[int],
+    keep: np.ndarray | slice,
+    X: Float[np.ndarray, "N p"],
+    sample: Dataset,
+    size: int,
+) -> Block:
+    """Some rows of some outputs; the sample's first value, with its arguments, fills in."""
+    y = np.stack([data.values[d][keep] for d in members], axis=1)
     seen = ~np.isnan(y)
-    weight = np.stack([data.weights[d] for d in like.members], axis=1)
     given: list[dict[str, Any]] = []
-    for column, d in enumerate(like.members):
-        ok, first = seen[:, column], np.flatnonzero(like.seen[:, column])[0]
-        y[~ok, column] = like.y[first, column]
-        arguments = like.given[column]
-        given.append({n: np.where(ok, data.given[d][n], arguments[n][first]) for n in arguments})
-    X = scaling.apply(data.inputs[like.members[0]])
-    return Block(like.members, X, y, seen, weight, tuple(given), np.asarray(float(size)))
+    for values, ok, d in zip(y.T, seen.T, members, strict=True):
+        first = np.flatnonzero(~np.isnan(sample.values[d]))[0]
+        values[~ok] = sample.values[d][first]
+        given.append(
+            {n: np.where(ok, c[keep], sample.given[d][n][first]) for n, c in data.given[d].items()}
+        )
+    weight = np.stack([data.weights[d][keep] for d in members], axis=1)
+    return Block(tuple(members), X, y, seen, weight, tuple(given), np.asarray(float(size)))
 
 
 def row_draws(

@@ -38,7 +38,7 @@ class StreamFeed:
         seed: int,
         skip: int,
     ):
-        self._table, self._sample, self._like, self._scaling = table, sample, like, scaling
+        self._table, self._sample, self._scaling = table, sample, scaling
         self._seed, self.taken = seed, skip
         self.size = min(batch_size, len(table))
         self.epoch = -(-len(table) // self.size)
@@ -81,7 +81,7 @@ class StreamFeed:
                     data = read(named, X, frame, self._sample.columns, some=True)
                 except ValueError as error:
                     raise ValueError(f"{error} (row of a shuffled part of the table)") from None
-                yield as_block(data, self._scaling, self._like, len(self._table))
+                yield as_block(data, self._scaling, self._sample, len(self._table))
             yield None
             epoch, steps = epoch + 1, 0
 

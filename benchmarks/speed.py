@@ -32,6 +32,7 @@ from hetmogp.experiments import london
 from hetmogp.experiments.data import find
 from hetmogp.fitting import Anchor, initial_lengthscales, initial_parameters, svi
 from hetmogp.fitting.free import free
+from hetmogp.fitting.mesh import mesh
 from hetmogp.linalg import session
 from hetmogp.tables import read
 
@@ -127,7 +128,8 @@ def our_step(
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,
-            key=jax.random.key(0),
+            seed=jnp.asarray(0),
+            devices=mesh(),
         )
         bounds = np.asarray(jax.block_until_ready(done)[1])
         assert np.isfinite(bounds).all()

@@ -186,7 +186,10 @@ def check_unbiased(data, size, steps, monkeypatch):
         feed = svi.Feed(groups, size, seed=5)
         assert feed.resident == (resident > 0)
         placed, rows = feed.take(steps)
-        batches = [svi.mini_batch(placed, tuple(t[i] for t in rows)) for i in range(steps)]
+        batches = [
+            svi.mini_batch([svi._at(b, i) for b in placed], tuple(t[i] for t in rows))
+            for i in range(steps)
+        ]
         found = [float(bound(parameters, q, batch, 1e-6, Rules())) for batch in batches]
         assert np.ptp(found) > 1e-3 * abs(expected), "the batches are the same: it proves nothing"
         np.testing.assert_allclose(np.mean(found), expected, rtol=1e-9)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hetmogp as hm
-from hetmogp import disk
+from hetmogp import disk, distributed
 from hetmogp.data import blocks
 from hetmogp.fitting.stream import StreamFeed
 from hetmogp.linalg import session
@@ -52,34 +52,99 @@ def small(monkeypatch):
     monkeypatch.setattr(disk, "FRAME", 60)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "group"), [((255,), 23), ((37, 1, 212, 5), 23), ((100, 155), 500), ((1,), 1)]
-)
-@pytest.mark.parametrize("size", [7, 50, 1000])
-def test_every_row_comes_once_an_epoch(small, tmp_path, sizes, group, size):
-    frame = rows(sum(sizes)).assign(a=1.0)
-    table = hm.Table(written(tmp_path, frame, sizes, group), inputs=["id"])
+def one_of(monkeypatch, index, count):
+    """Have the code take this process for one of several."""
+    monkeypatch.setattr(distributed, "index", lambda: index)
+    monkeypatch.setattr(distributed, "count", lambda: count)
+
+
+def steps_of(table, frame, size, n, skip=0):
+    """The ids of the rows of each of the next n steps of a process, which has the right values."""
     data = read(LIKELIHOODS, frame[["id"]], frame)
     (like,), scaling = blocks(data)
+    found = []
     with session():
-        feed = StreamFeed(table, data, like, scaling, size, 3, 0)
+        feed = StreamFeed(table, data, like, scaling, size, 3, skip)
         try:
-            for _ in range(2):
-                seen = []
-                for n in [2] * (feed.epoch // 2) + [1] * (feed.epoch % 2):
-                    n = min(n, feed.longest)
-                    (block,), (drawn,) = feed.take(n)
-                    drawn = np.asarray(drawn)[:n].reshape(-1)
-                    drawn = drawn[drawn >= 0]
-                    ids = scaling.undo(np.asarray(block.X)[drawn])[:, 0]
-                    seen.append(ids.round().astype(int))
-                    there = frame.iloc[seen[-1]]
-                    np.testing.assert_array_equal(np.asarray(block.y)[drawn, 1], there["b"])
-                    np.testing.assert_array_equal(np.asarray(block.weight)[drawn, 1], there["w"])
-                assert sorted(np.concatenate(seen)) == list(range(len(frame)))
+            while len(found) < n:
+                now = min(2, n - len(found), feed.longest)
+                (block,), (drawn,) = feed.take(now)
+                for t in range(now):
+                    seen = np.asarray(drawn)[t] >= 0
+                    ids = scaling.undo(np.asarray(block.X)[t][seen])[:, 0].round().astype(int)
+                    there = frame.iloc[ids]
+                    np.testing.assert_array_equal(np.asarray(block.y)[t][seen, 1], there["b"])
+                    np.testing.assert_array_equal(np.asarray(block.weight)[t][seen, 1], there["w"])
+                    found.append(ids)
+            assert feed.taken == skip + n
         finally:
             feed.close()
-    assert not feed._thread.is_alive()
+    assert not any(lane._thread.is_alive() for lane in feed._lanes)
+    return found, feed.epoch
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    ("sizes", "group"), [((255,), 23), ((37, 1, 212, 5), 23), ((100, 155), 500), ((8,), 8)]
+)
+@pytest.mark.parametrize("size", [7, 50, 1000])
+def test_every_row_comes_once_an_epoch(small, tmp_path, monkeypatch, sizes, group, size, processes):
+    """Whatever the sizes of files and row groups; with more processes than row groups, too."""
+    frame = rows(sum(sizes)).assign(a=1.0)
+    table = hm.Table(written(tmp_path, frame, sizes, group), inputs=["id"])
+    one_of(monkeypatch, 0, processes)
+    epoch = steps_of(table, frame, size, 1)[1]
+    found = []
+    for k in range(processes):
+        one_of(monkeypatch, k, processes)
+        found.append(steps_of(table, frame, size, 2 * epoch)[0])
+    for first in (0, epoch):
+        seen = [ids for steps in found for ids in steps[first : first + epoch]]
+        assert sorted(np.concatenate(seen)) == list(range(len(frame)))
+
+
+def test_batches_are_the_same_for_as_many_lanes_by_any_number_of_processes(
+    small, tmp_path, monkeypatch
+):
+    frame = rows(255).assign(a=1.0)
+    table = hm.Table(written(tmp_path, frame, (100, 155), 23), inputs=["id"], lanes=6)
+    alone, epoch = steps_of(table, frame, 24, 25)
+    assert epoch == 11
+    assert not np.array_equal(np.sort(alone[0]), np.sort(alone[epoch]))
+    for processes in (2, 3, 6):
+        found = []
+        for k in range(processes):
+            one_of(monkeypatch, k, processes)
+            found.append(steps_of(table, frame, 24, 25)[0])
+        for expected, *parts in zip(alone, *found, strict=True):
+            np.testing.assert_array_equal(np.concatenate(parts), expected)
+        later = steps_of(table, frame, 24, 6, skip=19)[0]
+        assert all(map(np.array_equal, later, found[-1][19:]))
+    one_of(monkeypatch, 0, 4)
+    with pytest.raises(ValueError, match="6 lanes, which 4 processes"):
+        steps_of(table, frame, 24, 1)
+
+
+def test_each_process_reads_its_own_row_groups(tmp_path, monkeypatch):
+    table = hm.Table(written(tmp_path, rows(400), (200, 200), 50), inputs=["id"])
+    numbers = [[unit.number for unit in table.stretch(k, 4)] for k in range(4)]
+    assert numbers == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_the_sample_is_the_same_by_any_number_of_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "SAMPLE", 100)
+    table = hm.Table(written(tmp_path, rows(500), (203, 297), 70), inputs=["id"])
+    whole = table.sample(["id", "a"], seed=1)
+    monkeypatch.setattr(distributed, "together", lambda make: make())
+    parts = []
+    for k in range(3):
+        one_of(monkeypatch, k, 3)
+        monkeypatch.setattr(distributed, "gathered", lambda found: parts.append(found) or [found])
+        table.sample(["id", "a"], seed=1)
+    pd.testing.assert_frame_equal(
+        pd.concat([frame for frame, _ in parts], ignore_index=True), whole.rows
+    )
+    assert {name: sum(v[name] for _, v in parts) for name in ("id", "a")} == whole.values
 
 
 def test_the_order_is_by_seed_and_epoch_and_can_be_taken_up(small, tmp_path):

@@ -12,6 +12,7 @@ from hetmogp.bound import Rules, at_observations, elbo, expected_log_likelihood
 from hetmogp.data import blocks, full_batch
 from hetmogp.fitting import initial_lengthscales, initial_parameters, svi, vem
 from hetmogp.fitting.free import Anchor, free, with_free
+from hetmogp.fitting.mesh import mesh
 from hetmogp.linalg import session, whiten
 from hetmogp.marginals import marginals
 from hetmogp.tables import read
@@ -228,7 +229,8 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,
-            key=jax.random.key(0),
+            seed=jnp.asarray(0),
+            devices=mesh(),
         ),
     ]
     for program in lowered:
@@ -289,7 +291,8 @@ def lowered_step(Q, N):
         optimiser="adam",
         pace=jnp.asarray(1.0),
         anchor=Anchor(free(parameters), (0.0,) * 3),
-        key=jax.random.key(0),
+        seed=jnp.asarray(0),
+        devices=mesh(),
     ).as_text()
 
 

@@ -1,4 +1,4 @@
-"""Scores and predictions of a whole table on disk, part by part."""
+"""Scores and predictions of a whole table on disk, part by part; each process does a stretch."""
 
 import os
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import distributed
 from .disk import Table
 from .files import beside
 
@@ -24,13 +25,30 @@ def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
     inputs = [column.name for column in model.columns_]
     beside = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
     columns = list(dict.fromkeys([*inputs, *model.output_names_, *beside]))
-    totals, counts = dict.fromkeys(model.output_names_, 0.0), dict.fromkeys(model.output_names_, 0)
-    for frame in table.frames(columns):
-        for name, densities in model._log_densities(frame[inputs], frame).items():
-            totals[name] -= float(np.sum(densities))
-            counts[name] += densities.size
-    found = {name: totals[name] / counts[name] if counts[name] else np.nan for name in totals}
-    return {**found, "global": sum(found.values())}
+    mine = (distributed.index(), distributed.count())
+
+    def check(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+        return model._log_densities(frame[inputs], frame)
+
+    def own() -> dict[str, tuple[float, int]]:
+        found = dict.fromkeys(model.output_names_, (0.0, 0))
+        for frame in table.frames(columns, *mine):
+            try:
+                densities = check(frame)
+            except ValueError:
+                table.blame(check, columns, *mine)
+                raise
+            for name, of in densities.items():
+                total, count = found[name]
+                found[name] = (total - float(np.sum(of)), count + of.size)
+        return found
+
+    parts = distributed.gathered(distributed.together(own))
+    result = {}
+    for name in model.output_names_:
+        totals, counts = zip(*(part[name] for part in parts), strict=True)
+        result[name] = sum(totals) / sum(counts) if sum(counts) else np.nan
+    return {**result, "global": sum(result.values())}
 
 
 def predict(
@@ -46,7 +64,7 @@ def predict(
         model: fitted.
         table: has the inputs, and the columns that likelihoods take beside their outputs or not.
         outputs: those to predict; all by default.
-        out: the file, never half written.
+        out: the file, never half written; with several processes a folder of one file each.
         interval: the probability of the intervals.
     """
     target = Path(out)
@@ -55,18 +73,35 @@ def predict(
     inputs = [column.name for column in model.columns_]
     needed = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
     columns = list(dict.fromkeys([*inputs, *(c for c in needed if c in table.columns)]))
-    writer: pq.ParquetWriter | None = None
-    with beside(target) as partial:
-        try:
-            for frame in table.frames(columns):
-                given = frame[[name for name in columns if name not in inputs]]
-                found = model.predict(frame[inputs], outputs, given).to_frame(interval)
-                rows = pa.Table.from_pandas(
-                    pd.concat([frame[inputs], found], axis=1), preserve_index=False
-                )
-                writer = writer or pq.ParquetWriter(partial, rows.schema)
-                writer.write_table(rows.cast(writer.schema))
-        finally:
-            if writer is not None:
-                writer.close()
+    mine = (distributed.index(), distributed.count())
+
+    def predicted(frame: pd.DataFrame) -> pa.Table:
+        given = frame[[name for name in columns if name not in inputs]]
+        found = model.predict(frame[inputs], outputs, given).to_frame(interval)
+        return pa.Table.from_pandas(pd.concat([frame[inputs], found], axis=1), preserve_index=False)
+
+    def write(path: Path) -> None:
+        writer: pq.ParquetWriter | None = None
+        with beside(path) as partial:
+            try:
+                for frame in table.frames(columns, *mine):
+                    try:
+                        rows = predicted(frame)
+                    except ValueError:
+                        table.blame(predicted, columns, *mine)
+                        raise
+                    writer = writer or pq.ParquetWriter(partial, rows.schema)
+                    writer.write_table(rows.cast(writer.schema))
+            finally:
+                if writer is not None:
+                    writer.close()
+
+    def own() -> None:
+        if distributed.count() == 1:
+            write(target)
+        elif table.stretch(*mine):
+            target.mkdir(parents=True, exist_ok=True)
+            write(target / f"part-{distributed.index():05d}.parquet")
+
+    distributed.together(own)
     return target

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .distributed import alone
 from .fitting import Progress
 from .inputs import input_of, restored, split_inputs
 from .kernels import RBF
@@ -280,7 +281,7 @@ def discover(
     found: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
     # BLAS to one thread until the last has ended.
-    with Progress(progress) as bar, session(), ThreadPoolExecutor(2) as pool:
+    with Progress(progress) as bar, session(), alone(), ThreadPoolExecutor(2) as pool:
         scores = pool.map(
             lambda trial: _held_out(trial[1], frames[trial[0]], raw[trial[0]], seed), trials
         )

@@ -4,20 +4,26 @@ A table is cut into *units* that can be read by themselves: the row groups of Pa
 files of other formats. An epoch reads the units in random order, some at a time into a buffer,
 whose rows are shuffled and handed out. The order depends on (seed, epoch) alone, and where it is
 taken up again is found by counting: units that were done with are not read.
+
+Several processes share the table by *lanes*, stretches of as many rows each. A unit across a border
+is read on both sides, each taking its rows; so lanes may even be more than units.
 """
 
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+
+from . import distributed
 
 __all__ = ["Sample", "Table"]
 
@@ -35,13 +41,33 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Unit:
-    """Rows that are read together."""
+    """Rows that are read together, or some of them.
+
+    Attributes:
+        fragment: what reads them.
+        rows: how many there are to read.
+        number: the unit's, in the table.
+        first: where it begins in its file.
+        begin: the first that is wanted.
+        end: after the last that is wanted.
+    """
 
     fragment: Any
     rows: int
+    number: int
+    first: int
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def cut(self, begin: int, end: int) -> Self:
+        """Those of its rows, counted from its beginning, that are between two numbers."""
+        return replace(self, begin=max(begin, 0), end=min(end, self.rows))
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The rows, as a frame."""
+        """The rows that are wanted, as a frame."""
         try:
             found = self.fragment.to_table(columns=list(columns))
         except (OSError, pa.ArrowInvalid) as error:
@@ -51,7 +77,10 @@ class Unit:
                 f"{self.fragment.path} had {self.rows} rows here and now has {found.num_rows}: it "
                 "was changed while it was being read"
             )
-        return found.to_pandas()
+        return found.slice(self.begin, len(self)).to_pandas()
+
+    def __str__(self) -> str:
+        return f"{self.fragment.path}, from row {self.first + self.begin} on"
 
 
 class Table:
@@ -63,10 +92,17 @@ class Table:
         source: a file, a folder, a pattern such as "sales/*.parquet", or a list of files; Parquet,
             Arrow (Feather) or CSV by their endings.
         inputs: the columns that are inputs.
+        lanes: into how many stretches the rows are cut, of each of which every mini-batch has as
+            many rows; as many as there are processes by default. Processes each read their own. A
+            fit by fewer processes with as many lanes is the same fit.
     """
 
     def __init__(
-        self, source: str | os.PathLike | Sequence[str | os.PathLike], *, inputs: Sequence[str]
+        self,
+        source: str | os.PathLike | Sequence[str | os.PathLike],
+        *,
+        inputs: Sequence[str],
+        lanes: int | None = None,
     ):
         self.source = source
         self.files = _files(source)
@@ -83,9 +119,15 @@ class Table:
         missing = [name for name in self.inputs if name not in self.columns]
         if missing:
             raise ValueError(f"{self} has no column {missing[0]!r}; it has {self.columns}")
-        self._units = [
-            unit for fragment in self._dataset.get_fragments() for unit in _units(fragment)
-        ]
+        if lanes is not None and (not isinstance(lanes, Integral) or lanes < 1):
+            raise ValueError(f"lanes must be a whole number >= 1, not {lanes!r}")
+        self._lanes = lanes
+        self._units: list[Unit] = []
+        for fragment in self._dataset.get_fragments():
+            first = 0
+            for part, rows in _readable(fragment):
+                self._units.append(Unit(part, rows, len(self._units), first, 0, rows))
+                first += rows
         if not len(self):
             raise ValueError(f"{self} has no rows")
 
@@ -94,49 +136,113 @@ class Table:
         """The names of the columns."""
         return self._dataset.schema.names
 
+    @property
+    def lanes(self) -> int:
+        """Into how many stretches the rows are cut."""
+        return int(self._lanes or distributed.count())
+
+    @property
+    def own(self) -> range:
+        """The lanes of this process."""
+        each, left = divmod(self.lanes, distributed.count())
+        if left:
+            raise ValueError(
+                f"{self} is cut into {self.lanes} lanes, which {distributed.count()} processes "
+                "cannot share evenly; leave lanes out, or make it a multiple"
+            )
+        return range(distributed.index() * each, (distributed.index() + 1) * each)
+
+    @property
+    def told(self) -> str:
+        """What there is, in words."""
+        return f"{len(self)} rows in {len(self.files)} files, in {self.lanes} lanes"
+
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | os.PathLike) else "the table"
 
     def __len__(self) -> int:
-        return sum(unit.rows for unit in self._units)
+        return sum(map(len, self._units))
+
+    def stretch(self, number: int, of: int) -> list[Unit]:
+        """The rows of one of so many stretches of (nearly) the same length."""
+        begin, end = (k * len(self) // of for k in (number, number + 1))
+        found, first = [], 0
+        for unit in self._units:
+            if first < end and first + unit.rows > begin:
+                found.append(unit.cut(begin - first, end - first))
+            first += unit.rows
+        return found
 
     def epoch(
-        self, columns: Sequence[str], seed: int, epoch: int, skip: int = 0
+        self, columns: Sequence[str], seed: int, epoch: int, skip: int = 0, lane: int = 0
     ) -> Iterator[pd.DataFrame]:
-        """All rows once, in frames of some hundred thousand, in random order.
+        """All rows of a lane once, in frames of some hundred thousand, in random order.
 
         Args:
             columns: those wanted.
             seed: of the order.
             epoch: which one.
             skip: rows at the beginning to leave out.
+            lane: which one.
         """
-        order = np.random.default_rng([seed, epoch]).permutation(len(self._units))
-        for k, part in enumerate(_buffers([self._units[u] for u in order], BUFFER)):
-            rows = sum(unit.rows for unit in part)
+        units = self.stretch(lane, self.lanes)
+        order = np.random.default_rng([seed, epoch, lane]).permutation(len(units))
+        for k, part in enumerate(_buffers([units[u] for u in order], BUFFER)):
+            rows = sum(map(len, part))
             if skip >= rows:
                 skip -= rows
                 continue
             frame = pd.concat([unit.read(columns) for unit in part], ignore_index=True)
-            shuffled = np.random.default_rng([seed, epoch, k]).permutation(rows)
+            shuffled = np.random.default_rng([seed, epoch, lane, k]).permutation(rows)
             yield frame.iloc[shuffled[skip:]]
             skip = 0
 
-    def frames(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """All rows in their order, in frames of some ten thousand or more."""
-        for part in _buffers(self._units, FRAME):
+    def frames(
+        self, columns: Sequence[str], number: int = 0, of: int = 1
+    ) -> Iterator[pd.DataFrame]:
+        """All rows, or those of one of so many stretches, in order, ten thousands at a time."""
+        for part in _buffers(self.stretch(number, of), FRAME):
             yield pd.concat([unit.read(columns) for unit in part], ignore_index=True)
 
+    def blame(
+        self, check: Callable[[pd.DataFrame], Any], columns: Sequence[str], number: int, of: int
+    ) -> None:
+        """Have rows of a stretch checked that one of them did not pass, to name its place.
+
+        Args:
+            check: raises a ValueError that counts rows.
+            columns: those that it needs.
+            number: of the stretch.
+            of: so many.
+        """
+        for unit in self.stretch(number, of):
+            frame = unit.read(columns)
+            try:
+                check(frame)
+            except ValueError as error:
+                raise ValueError(f"{unit}: {error}") from None
+
     def sample(self, columns: Sequence[str], seed: int) -> "Sample":
-        """Rows drawn in one pass over the table, and how many values each column has."""
-        rng = np.random.default_rng([seed, zlib.crc32(b"sample")])  # not the user's own, by chance
-        share = SAMPLE / max(len(self), 1)
-        chosen, values = [], pd.Series(0, index=list(columns))
-        for frame in self.frames(columns):
-            values += frame.notna().sum()
-            chosen.append(frame if share >= 1 else frame[rng.random(len(frame)) < share])
+        """Rows drawn in one pass over the table, and how many values each column has.
+
+        Each process passes over a stretch. What is drawn does not depend on how many there are.
+        """
+        share = SAMPLE / len(self)
+        key = zlib.crc32(b"sample")  # not the user's own random numbers, by chance
+
+        def own() -> tuple[pd.DataFrame, pd.Series]:
+            chosen, values = [], pd.Series(0, index=list(columns))
+            for unit in self.stretch(distributed.index(), distributed.count()):
+                frame = unit.read(columns)
+                values += frame.notna().sum()
+                drawn = np.random.default_rng([seed, key, unit.number]).random(unit.rows) < share
+                chosen.append(frame[drawn[unit.begin : unit.end]])
+            return pd.concat(chosen) if chosen else pd.DataFrame(), values
+
+        found = distributed.gathered(distributed.together(own))
         return Sample(
-            pd.concat(chosen, ignore_index=True), {str(name): int(n) for name, n in values.items()}
+            pd.concat([rows for rows, _ in found], ignore_index=True),
+            {name: sum(int(values[name]) for _, values in found) for name in columns},
         )
 
 
@@ -164,11 +270,12 @@ def _files(source: Any) -> list[Path]:
     return found
 
 
-def _units(fragment: Any) -> list[Unit]:
+def _readable(fragment: Any) -> list[tuple[Any, int]]:
+    """The parts of a file that can be read by themselves, and how many rows each has."""
     if isinstance(fragment, ds.ParquetFileFragment):
         groups = fragment.split_by_row_group()
-        return [Unit(group, group.row_groups[0].num_rows) for group in groups]
-    return [Unit(fragment, fragment.count_rows())]
+        return [(group, group.row_groups[0].num_rows) for group in groups]
+    return [(fragment, fragment.count_rows())]
 
 
 def _buffers(units: Sequence[Unit], rows: int) -> Iterator[list[Unit]]:
@@ -176,7 +283,7 @@ def _buffers(units: Sequence[Unit], rows: int) -> Iterator[list[Unit]]:
     part: list[Unit] = []
     for unit in units:
         part.append(unit)
-        if sum(one.rows for one in part) >= rows:
+        if sum(map(len, part)) >= rows:
             yield part
             part = []
     if part:

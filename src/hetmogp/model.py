@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from . import distributed
 from .bound import Parameters, parameter_functions
 from .columns import Column
 from .data import Scaling
@@ -31,6 +32,9 @@ from .quadrature import Expectation, standard_nodes
 from .summary import Summary
 from .tables import Dataset, argument_values, name_outputs, read, same_index
 from .variational import Factors
+
+if TYPE_CHECKING:
+    from .discovery import Discovery
 
 __all__ = ["HetMOGP", "independent"]
 
@@ -219,13 +223,17 @@ class HetMOGP(BaseEstimator):
         self._check_options()
         checkpoints = _checkpoints(checkpoint, every, resume)
         X, Y, source = self._sampled(X, Y)
-        named = name_outputs(self._chosen(X, Y), Y)
+        chosen, discovery = distributed.from_first(lambda: self._chosen(X, Y))
+        if discovery is not None:
+            self.discovery_ = discovery
+        named = name_outputs(chosen, Y)
         data = read(named, X, Y)
         if source is not None:
             source = Source(source.table, {name: source.observed[name] for name in named})
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
-        with session(self.dtype), Progress(self.progress) as progress:
+        shown = self.progress and distributed.index() == 0
+        with session(self.dtype), Progress(shown) as progress:
             fit, scaling, self.method_ = learn(data, self, progress, checkpoints, source)
             self._keep(data, fit, scaling)
         if source is not None:
@@ -257,7 +265,7 @@ class HetMOGP(BaseEstimator):
         rows = sample.rows
         return rows[X.inputs], rows.drop(columns=X.inputs), Source(X, sample.values)
 
-    def _chosen(self, X: Any, Y: Any) -> Any:
+    def _chosen(self, X: Any, Y: Any) -> tuple[Any, "Discovery | None"]:
         """The likelihoods, those that are to be found ("auto") found by `discover`."""
         wanted = self.likelihoods
         if isinstance(wanted, str) and wanted == "auto":
@@ -267,11 +275,10 @@ class HetMOGP(BaseEstimator):
         ):
             outputs = [str(n) for n, of in wanted.items() if isinstance(of, str) and of == "auto"]
         else:
-            return wanted
+            return wanted, None
         from .discovery import discover  # it fits models itself
 
         found = discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress)
-        self.discovery_ = found
         for name, why in found.left_out.items():
             warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
         if outputs is None:
@@ -281,7 +288,7 @@ class HetMOGP(BaseEstimator):
             chosen = {name: of for name, of in every.items() if name not in found.left_out}
         if not chosen:
             raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
-        return chosen
+        return chosen, found
 
     def _check_options(self) -> None:
         for option, allowed in OPTIONS.items():
@@ -392,8 +399,8 @@ class HetMOGP(BaseEstimator):
             given: the columns that likelihoods take beside their outputs, by name: a number for
                 all rows or one per row, such as `{"population": 1000}`. What is not given is one:
                 a rate per unit of exposure, a proportion of one trial. A `Table` has its own.
-            out: for a `Table`, the Parquet file to write inputs and predictions to; its path is
-                what is returned then.
+            out: for a `Table`, the Parquet file to write inputs and predictions to (a folder of
+                them by several processes); its path is what is returned then.
         """
         check_is_fitted(self, "elbo_")
         if isinstance(X, Table) != (out is not None):

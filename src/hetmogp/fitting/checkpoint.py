@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import distributed
 from ..files import UnreadableFileError, read_numbers, write_numbers
 from ..tables import Dataset
 
@@ -35,7 +36,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder of checkpoints of one fit.
+    """A folder of checkpoints of one fit. Of several processes only the first looks at it.
 
     Attributes:
         folder: where they are.
@@ -50,6 +51,9 @@ class Checkpoints:
     of: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        distributed.from_first(self._refuse_use)
+
+    def _refuse_use(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise CheckpointError(f"checkpoint={str(self.folder)!r} is a file; name a folder")
         found = self._files()
@@ -78,6 +82,8 @@ class Checkpoints:
             state: a tree of arrays.
             notes: what else there is to know, as JSON can hold it.
         """
+        if distributed.index() > 0:
+            return
         path = self.folder / f"{iterations:09d}.checkpoint"
         leaves = jax.tree.leaves(state)
         numbers = {f"{k:04d}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
@@ -100,6 +106,17 @@ class Checkpoints:
         Args:
             like: a state of the same structure.
         """
+        found = distributed.from_first(lambda: self._latest(jax.tree.leaves(like)))
+        if found is None:
+            return None
+        leaves, notes = found
+        arrays = [
+            jnp.asarray(leaf, dtype=jnp.asarray(then).dtype)
+            for leaf, then in zip(leaves, jax.tree.leaves(like), strict=True)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(like), arrays), notes
+
+    def _latest(self, like: list[Any]) -> tuple[list[np.ndarray], dict[str, Any]] | None:
         for path in reversed(self._files()):
             try:
                 facts, numbers = read_numbers(path, "checkpoint", VERSION)
@@ -109,15 +126,10 @@ class Checkpoints:
                 )
                 continue
             self._refuse_other(path, facts["of"])
-            old, structure = jax.tree.flatten(like)
-            new = [numbers[name] for name in sorted(numbers)]
-            if [np.shape(leaf) for leaf in old] != [leaf.shape for leaf in new]:
+            leaves = [numbers[name] for name in sorted(numbers)]
+            if [np.shape(leaf) for leaf in like] != [leaf.shape for leaf in leaves]:
                 raise CheckpointError(f"{path} is of a fit with numbers of other shapes")
-            arrays = [
-                jnp.asarray(leaf, dtype=jnp.asarray(then).dtype)
-                for leaf, then in zip(new, old, strict=True)
-            ]
-            return jax.tree.unflatten(structure, arrays), facts["notes"]
+            return leaves, facts["notes"]
         return None
 
     def _refuse_other(self, path: Path, then: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from .. import distributed
 from ..bound import Parameters, Rules
 from ..columns import Column
 from ..data import Scaling, blocks, full_batch
@@ -16,6 +17,7 @@ from ..tables import Dataset
 from . import svi
 from .checkpoint import Checkpoints, identity
 from .free import Anchor
+from .mesh import rounded
 from .progress import Progress
 from .run import JITTER, Feed, Fit, NotPositiveDefiniteError, run_svi, run_vem
 from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
@@ -62,8 +64,9 @@ def learn(
     data = _by_name(data)
     if checkpoints is not None:
         of = identity(data, options)
+        of["the number of rows in a batch"] = str(rounded(options.batch_size))
         if source is not None:
-            of["the table"] = f"{len(source.table)} rows in {len(source.table.files)} files"
+            of["the table"] = source.table.told
         checkpoints = replace(checkpoints, of=of)
     observed_at = data.observed()
     values = [
@@ -139,6 +142,7 @@ def learn(
         )
         for restart in range(options.restarts or 1)
     ]
+    starts = distributed.from_first(lambda: starts)  # k-means differs by rounding between machines
     anchor = Anchor.of(starts[0], values, options.weight_scale)
     rules = Rules(joint=options.bound == "joint", expectation=options.expectation)
     common: dict[str, Any] = {
@@ -152,8 +156,10 @@ def learn(
     try:
         if method == "vem":
             prune = options.prune and options.prior == "lmc" and options.natural_gradients
-            fit = run_vem(
-                starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
+            fit = distributed.from_first(
+                lambda: run_vem(
+                    starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
+                )
             )
             return fit, scaling, method
 
@@ -162,7 +168,7 @@ def learn(
             if source is not None:
                 return StreamFeed(source.table, data, groups[0], scaling, size, seed, skip)
             feed = svi.Feed(groups, size, seed, skip)
-            groups[:] = feed.blocks  # where the device can reach them, for the next one too
+            groups[:] = feed.blocks  # where the devices can reach them, for the next one too
             return feed
 
         fits = [

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from .. import distributed
 from ..bound import Parameters, Rules
 from ..data import Batch, Block
 from ..variational import Factors
 from . import direct, svi, vem
 from .checkpoint import Checkpoints
 from .free import Anchor
+from .mesh import everywhere, mesh
 from .progress import Progress
 from .prune import without_idle_weights
 
@@ -270,7 +272,7 @@ def run_svi(
     feed = feeds(taken)
     least, most = PATIENCE
     window = min(feed.epoch * -(-least // feed.epoch), most)
-    key = jax.random.key(seed)
+    state, fixed = everywhere((state, (start, anchor)))
 
     def keep() -> None:
         if checkpoints is not None:
@@ -282,54 +284,62 @@ def run_svi(
             checkpoints.save(fit.iterations, state, notes)
 
     def steps(state: svi.State, feed: Feed, n: int, pace: float) -> tuple[svi.State, Array, Array]:
-        data, rows = feed.take(n)
+        data, rows = distributed.together(lambda: feed.take(n))
+        numbers = tuple(map(np.asarray, (n, fit.jitter, pace, seed % 2**31)))
+        count, jitter, now, key = everywhere(numbers)
         return svi.chunk(
-            *(state, start, data, rows, jnp.asarray(n), jnp.asarray(fit.jitter), rules),
+            *(state, fixed[0], data, rows, count, jitter, rules),
             optimiser=optimiser,
-            pace=jnp.asarray(pace),
-            anchor=anchor,
-            key=key,
+            pace=now,
+            anchor=fixed[1],
+            seed=key,
+            devices=mesh(),
         )
 
     try:
-        while fit.iterations < max_iter and not fit.converged:
-            # A chunk ends with its window: what is found does not depend on how fast it goes.
-            n = min(length, feed.longest, window - len(bounds), max_iter - fit.iterations)
-            if checkpoints is not None:
-                n = min(n, every - fit.iterations % every)
-            began = time.perf_counter()
-            new, chunk_bounds, finite = steps(state, feed, n, pace)
-            if not finite:  # take the last good state up again, more carefully
-                fit.jitter *= 10.0
-                pace *= 0.5
-                if fit.jitter > LARGEST_JITTER:
-                    raise NotPositiveDefiniteError
-                continue
-            state = new
-            fit.iterations += n
-            bounds += np.asarray(chunk_bounds)[:n].tolist()
-            if fit.iterations > n:  # the first one may have compiled
-                length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
-            if len(bounds) == window:
-                fit.history.append(float(np.mean(bounds)))
-                bounds.clear()
-                if len(fit.history) > 1:
-                    gain = fit.history[-1] - fit.history[-2]
-                    first_gain = gain if np.isnan(first_gain) else first_gain
-                    fraction = max(fraction, _towards(gain, first_gain, tolerance))
-                    small = small + 1 if gain < tolerance else 0
-                fit.converged = small == SMALL_GAINS
-            if fit.converged or fit.iterations % every == 0:
-                keep()
-            now = float(np.mean(bounds)) if bounds else fit.history[-1]
-            progress.update(f"step {fit.iterations}", fraction, now)
+        with distributed.interrupts() as interrupted:
+            while fit.iterations < max_iter and not fit.converged:
+                # A chunk ends with its window: what is found does not depend on how fast it goes.
+                n = min(length, feed.longest, window - len(bounds), max_iter - fit.iterations)
+                if checkpoints is not None:
+                    n = min(n, every - fit.iterations % every)
+                began = time.perf_counter()
+                new, chunk_bounds, finite = steps(state, feed, n, pace)
+                if not finite:  # take the last good state up again, more carefully
+                    fit.jitter *= 10.0
+                    pace *= 0.5
+                    if fit.jitter > LARGEST_JITTER:
+                        raise NotPositiveDefiniteError
+                    continue
+                state = new
+                fit.iterations += n
+                bounds += np.asarray(chunk_bounds)[:n].tolist()
+                if fit.iterations > n:  # the first one may have compiled
+                    length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
+                if len(bounds) == window:
+                    fit.history.append(float(np.mean(bounds)))
+                    bounds.clear()
+                    if len(fit.history) > 1:
+                        gain = fit.history[-1] - fit.history[-2]
+                        first_gain = gain if np.isnan(first_gain) else first_gain
+                        fraction = max(fraction, _towards(gain, first_gain, tolerance))
+                        small = small + 1 if gain < tolerance else 0
+                    fit.converged = small == SMALL_GAINS
+                if fit.converged or fit.iterations % every == 0:
+                    keep()
+                now = float(np.mean(bounds)) if bounds else fit.history[-1]
+                progress.update(f"step {fit.iterations}", fraction, now)
+                said = distributed.gathered((length, interrupted()))
+                length = said[0][0]
+                if any(stop for _, stop in said):
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         _interrupted(fit)
     finally:
         feed.close()
     if bounds:
         fit.history.append(float(np.mean(bounds)))
-    fit.parameters, fit.q = svi.result(start, state)
+    fit.parameters, fit.q = svi.result(start, jax.tree.map(np.asarray, state))
 
     # The bound over an epoch, or over its first 200 batches: steps of size zero, compiled already.
     again, left, found = feeds(0), min(feed.epoch, 200), []

@@ -3,26 +3,30 @@
 One pass over a mini-batch gives both gradients: of the expected log-likelihood with respect to the
 hyperparameters, and with respect to the mean and covariance of q(u), which is all that a
 natural-gradient step needs. The loop runs on the device in chunks; the host only draws rows in
-between.
+between. With several devices each takes its share of the rows of every batch, and what they add up
+between them is one number and the gradients.
 """
 
 import itertools
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .. import distributed
 from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
 from ..data import Batch, Block, Observations, row_draws
 from ..linalg import compiled
 from ..marginals import marginals
 from ..variational import Factors, Moments, Natural, kl, natural_step
 from .free import Anchor, free, with_free
+from .mesh import ROWS, everywhere, rounded, spread
 
 __all__ = ["Feed", "Optimiser", "State", "chunk", "init", "mini_batch", "result"]
 
@@ -47,12 +51,17 @@ class State(NamedTuple):
     t: Int[Array, ""]
 
 
-def mini_batch(blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]]) -> Batch:
-    """The rows drawn from each block as one batch; row −1 is padding."""
+def mini_batch(
+    blocks: Sequence[Block], rows: Sequence[Int[Array, " B"]], devices: int = 1
+) -> Batch:
+    """The rows drawn from each block as one batch; row −1 is padding.
+
+    On several devices this is one's share of the batch.
+    """
     inputs, outputs, offset = [], {}, 0
     for block, drawn in zip(blocks, rows, strict=True):
         size = drawn.shape[0]
-        scale = jnp.ceil(block.size / size)  # batches in an epoch
+        scale = jnp.ceil(block.size / (size * devices))  # batches in an epoch
         inputs.append(block.X[drawn])
         y, seen = block.y[drawn], block.seen[drawn] & (drawn >= 0)[:, None]
         weight = block.weight[drawn]
@@ -75,7 +84,7 @@ class Feed:
     """
 
     def __init__(self, blocks: Sequence[Block], batch_size: int, seed: int, skip: int = 0):
-        self.sizes = [min(batch_size, len(block.X)) for block in blocks]
+        self.sizes = [rounded(min(batch_size, len(block.X))) for block in blocks]
         self.epoch = max(-(-len(b.X) // n) for b, n in zip(blocks, self.sizes, strict=True))
         self._draws = [
             row_draws(len(block.X), size, seed, k, skip)
@@ -84,7 +93,7 @@ class Feed:
         self.taken = skip
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
         self.resident = size <= RESIDENT * _memory()
-        self.blocks = jax.tree.map(jnp.asarray, blocks) if self.resident else blocks
+        self.blocks = everywhere(blocks) if self.resident else blocks
         step = 4.0 * sum(self.sizes)  # bytes: the rows' numbers and, if streamed, the rows
         if not self.resident:
             step += size / sum(len(block.X) for block in blocks) * sum(self.sizes)
@@ -100,29 +109,23 @@ class Feed:
         for draws, size in zip(self._draws, self.sizes, strict=True):
             table = np.full((self.longest, size), -1, np.int32)
             table[:n] = list(itertools.islice(draws, n))
-            rows.append(table)
+            rows.append(np.split(table, distributed.count(), axis=1)[distributed.index()])
         if self.resident:
-            return list(self.blocks), tuple(map(jnp.asarray, rows))
+            return list(self.blocks), tuple(map(spread, rows))
         sent = [_sent(block, table) for block, table in zip(self.blocks, rows, strict=True)]
-        local = [np.where(t < 0, -1, np.arange(t.size).reshape(t.shape)) for t in rows]
-        return sent, tuple(jnp.asarray(table, jnp.int32) for table in local)
+        return sent, tuple(spread(positions(table >= 0)) for table in rows)
 
 
 def _sent(block: Block, rows: Int[np.ndarray, "T B"]) -> Block:
     """The rows of some steps as a block of their own, which knows how many there are in all."""
+    return jax.tree.map(lambda leaf: spread(leaf[rows]) if leaf.ndim else everywhere(leaf), block)
 
-    def picked(values: Any) -> Array:
-        return jnp.asarray(values[rows.reshape(-1)])
 
-    return Block(
-        block.members,
-        picked(block.X),
-        picked(block.y),
-        picked(block.seen),
-        picked(block.weight),
-        jax.tree.map(picked, block.given),
-        jnp.asarray(block.size),
-    )
+def positions(there: Bool[np.ndarray, "T B"]) -> Int[np.ndarray, "T B"]:
+    """Where the rows of a step are in the part that was sent to their device; −1 for padding."""
+    share = there.shape[1] * distributed.count() // len(distributed.devices())
+    at = np.arange(there.shape[1], dtype=np.int32) % share
+    return np.where(there, at, np.int32(-1))
 
 
 def _memory() -> float:
@@ -158,7 +161,62 @@ def _lower(q: Factors) -> Factors:
     return Factors(q.mean, jnp.tril(q.root))
 
 
-@partial(compiled, static=("optimiser",), often=True)
+def _step(
+    state: State,
+    batch: Batch,
+    parameters: Parameters,
+    anchor: Anchor,
+    jitter: Array,
+    pace: Array,
+    key: Array,
+    rules: Rules,
+    optimiser: Optimiser,
+) -> tuple[State, Float[Array, ""]]:
+    """One step, on this device's share of a batch; also the bound before it."""
+    here = jax.random.fold_in(key, state.t)
+
+    def ell(values: PyTree, q: Moments) -> Array:
+        moved = with_free(parameters, values)
+        prior = moved.prior
+        mean, variance = marginals(prior.matrices(batch.X, jitter), prior.ranks, q)
+        at = at_observations(moved, mean, variance, batch, rules)
+        return expected_log_likelihood(moved, at, batch, rules, here)
+
+    def log_prior(values: PyTree) -> Array:
+        return anchor.log_prior(values, parameters.slices)
+
+    def total(tree: PyTree) -> PyTree:
+        return jax.lax.psum(tree, ROWS)
+
+    if isinstance(state.q, Natural):
+        slow = pace / (1.0 + state.t / HALF)
+        rate = slow * LEARNING_RATE[optimiser]
+        rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
+        q = state.q.moments()
+        fitted, (slope, slope_q) = total(jax.value_and_grad(ell, (0, 1))(state.free, q))
+        slope = jax.tree.map(jnp.add, slope, jax.grad(log_prior)(state.free))
+        new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, rho)
+        updates, moments = _optimiser(optimiser).update(slope, state.optimiser, state.free)
+        values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
+        return State(values, new_q, moments, state.t + 1), fitted - kl(q)
+
+    # The paper's way: m and the root of S by the same optimiser as the rest.
+    def both(learned: PyTree) -> Array:
+        return ell(learned[0], Moments.of(_lower(learned[1])))
+
+    def alone(learned: PyTree) -> Array:
+        return log_prior(learned[0]) - kl(_lower(learned[1]))
+
+    learned = (state.free, state.q)
+    fitted, slope = total(jax.value_and_grad(both)(learned))
+    slope = jax.tree.map(jnp.add, slope, jax.grad(alone)(learned))
+    updates, moments = _optimiser(optimiser).update(slope, state.optimiser, learned)
+    rate = pace * PAPERS_RATE[optimiser]
+    values, new_q = jax.tree.map(lambda v, u: v + rate * u, learned, updates)
+    return State(values, new_q, moments, state.t + 1), fitted - kl(_lower(state.q))
+
+
+@partial(compiled, static=("optimiser", "devices"), often=True)
 def chunk(
     state: State,
     parameters: Parameters,
@@ -170,55 +228,56 @@ def chunk(
     optimiser: Optimiser,
     pace: Array,
     anchor: Anchor,
-    key: Array,
+    seed: Int[Array, ""],
+    devices: Mesh,
 ) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
     """The first n of T steps; also the mini-batch bounds, and whether all is finite.
 
-    `pace` multiplies the step sizes of the optimiser and of the natural gradient.
+    `pace` multiplies the step sizes of the optimiser and of the natural gradient. A block holds all
+    rows, (N, ...), on every device; or those of each step, (T, B, ...), spread over the devices.
     """
 
-    def step(state: State, rows: tuple[Int[Array, " B"], ...]) -> tuple[State, Array]:
-        batch = mini_batch(blocks, rows)
-        here = jax.random.fold_in(key, state.t)
+    def on_a_device(
+        state: State,
+        blocks: list[Block],
+        rows: tuple[Int[Array, "T b"], ...],
+        parameters: Parameters,
+        anchor: Anchor,
+        numbers: tuple[Array, ...],
+    ) -> tuple[State, Array]:
+        n, jitter, pace, seed = numbers
+        key = jax.random.key(seed)
 
-        def objective(values: PyTree, q: Moments) -> tuple[Array, Array]:
-            moved = with_free(parameters, values)
-            prior = moved.prior
-            mean, variance = marginals(prior.matrices(batch.X, jitter), prior.ranks, q)
-            at = at_observations(moved, mean, variance, batch, rules)
-            ell = expected_log_likelihood(moved, at, batch, rules, here)
-            return ell + anchor.log_prior(values, moved.slices), ell
-
-        if isinstance(state.q, Natural):
-            slow = pace / (1.0 + state.t / HALF)
-            rate = slow * LEARNING_RATE[optimiser]
-            rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
-            q = state.q.moments()
-            (_, ell), (slope, slope_q) = jax.value_and_grad(objective, (0, 1), has_aux=True)(
-                state.free, q
+        def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+            drawn = tuple(table[i] for table in rows)
+            batch = mini_batch([_at(block, i) for block in blocks], drawn, devices.size)
+            state, bound = _step(
+                carry[0], batch, parameters, anchor, jitter, pace, key, rules, optimiser
             )
-            new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, rho)
-            updates, moments = _optimiser(optimiser).update(slope, state.optimiser, state.free)
-            values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
-            bound = ell - kl(q)
-        else:  # the paper's way: m and the root of S by the same optimiser as the rest
+            return state, carry[1].at[i].set(bound)
 
-            def whole(learned: PyTree) -> tuple[Array, Array]:
-                values, q = learned[0], _lower(learned[1])
-                value, ell = objective(values, Moments.of(q))
-                return value - kl(q), ell - kl(q)
+        return jax.lax.fori_loop(0, n, body, (state, jnp.zeros(rows[0].shape[0])))
 
-            rate = pace * PAPERS_RATE[optimiser]
-            learned = (state.free, state.q)
-            (_, bound), slope = jax.value_and_grad(whole, has_aux=True)(learned)
-            updates, moments = _optimiser(optimiser).update(slope, state.optimiser, learned)
-            values, new_q = jax.tree.map(lambda v, u: v + rate * u, learned, updates)
-        return State(values, new_q, moments, state.t + 1), bound
-
-    def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-        state, bound = step(carry[0], tuple(table[i] for table in rows))
-        return state, carry[1].at[i].set(bound)
-
-    state, bounds = jax.lax.fori_loop(0, n, body, (state, jnp.zeros(rows[0].shape[0])))
+    same = PartitionSpec()
+    state, bounds = jax.shard_map(
+        on_a_device,
+        mesh=devices,
+        in_specs=(same, [_held(b) for b in blocks], PartitionSpec(None, ROWS), same, same, same),
+        out_specs=same,
+        check_vma=False,  # a gradient is that of the device's own rows, until they are added up
+    )(state, blocks, rows, parameters, anchor, (n, jitter, pace, seed))
     found = jax.tree.leaves((state.free, state.q, bounds))
     return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in found]))
+
+
+def _at(block: Block, i: Array) -> Block:
+    """What can be drawn from at step i."""
+    if block.X.ndim == 2:
+        return block
+    return jax.tree.map(lambda leaf: leaf[i] if leaf.ndim else leaf, block)
+
+
+def _held(block: Block) -> PyTree:
+    """How a block is held by the devices."""
+    by_step = PartitionSpec(None, ROWS) if block.X.ndim == 3 else PartitionSpec()
+    return jax.tree.map(lambda leaf: by_step if leaf.ndim else PartitionSpec(), block)

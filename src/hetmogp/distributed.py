@@ -1,0 +1,248 @@
+"""Several processes that fit one model together, on JAX's own distributed runtime.
+
+Every process runs the same program. `initialize` makes them a group; from then on `fit` spreads the
+rows over all devices of all processes. The rest of this file is what processes say to each other
+beside the numbers of a step, which XLA's collectives reduce.
+"""
+
+import atexit
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+__all__ = ["GroupError", "initialize"]
+
+HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
+MESSAGE = 512  # bytes that one exchange carries; longer messages take a second one
+T = TypeVar("T")
+
+_failed = False
+_alone = False
+
+
+class GroupError(RuntimeError):
+    """Processes did not become a group, or one of a group failed."""
+
+
+# -- forming a group -------------------------------------------------------------------------------
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    cluster_detection_method: str | None = None,
+    heartbeat_timeout_seconds: int = HEARTBEAT,
+    initialization_timeout: int = 300,
+    **options: Any,
+) -> None:
+    """Make the processes of a job one group; call it once in each, before anything else.
+
+    Under SLURM, in an indexed job of Kubernetes (with `jax[k8s]`) and under `mpirun` (with mpi4py)
+    nothing need be said. Elsewhere say it by arguments, or by the variables of the environment
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+
+    A process that dies takes the others down after the heartbeat; start the job again with
+    `fit(..., checkpoint=..., resume=True)` and it goes on.
+
+    Args:
+        coordinator_address: host and port of process 0, as "10.0.0.1:12345".
+        num_processes: how many there are.
+        process_id: which one this is, from 0.
+        cluster_detection_method: how to find these three out, should several ways be possible.
+        heartbeat_timeout_seconds: how long a process may be silent.
+        initialization_timeout: seconds to wait for the others.
+        **options: any other of `jax.distributed.initialize`.
+
+    Raises:
+        GroupError: where no group was formed.
+    """
+    if num_processes is None and "JAX_NUM_PROCESSES" in os.environ:
+        num_processes = int(os.environ["JAX_NUM_PROCESSES"])
+    if process_id is None and "JAX_PROCESS_ID" in os.environ:
+        process_id = int(os.environ["JAX_PROCESS_ID"])
+    if cluster_detection_method is None and process_id is None and _under_mpirun():
+        if find_spec("mpi4py") is None:
+            raise GroupError("this looks like mpirun: install mpi4py, by which processes are found")
+        cluster_detection_method = "mpi4py"
+    try:
+        jax.distributed.initialize(
+            coordinator_address,
+            num_processes,
+            process_id,
+            cluster_detection_method=cluster_detection_method,
+            heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+            initialization_timeout=initialization_timeout,
+            **options,
+        )
+    except ValueError as error:
+        raise GroupError(
+            f"no group of processes was formed: {error} Neither SLURM, Kubernetes nor mpirun was "
+            "found; pass coordinator_address, num_processes and process_id, or set "
+            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID"
+        ) from None
+    except RuntimeError as error:
+        raise GroupError(f"no group of processes was formed: {error}") from error
+    if num_processes is not None and jax.process_count() != num_processes:
+        raise GroupError(
+            f"a group of {num_processes} processes was asked for, and {jax.process_count()} came"
+        )
+    _leave_when_failed()
+
+
+def _under_mpirun() -> bool:
+    sizes = (os.environ.get(name, "1") for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+    return any(size not in ("", "1") for size in sizes) and "SLURM_JOB_ID" not in os.environ
+
+
+def _leave_when_failed() -> None:
+    """See to it that a process ends at once on an error.
+
+    JAX would have it wait at its end for the others, which are waiting for it.
+    """
+    before = sys.excepthook
+
+    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, trace)
+        give_up()
+
+    def leave() -> None:
+        if _failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    sys.excepthook = told
+    atexit.register(leave)  # runs before what JAX has registered
+
+
+def give_up() -> None:
+    """Have this process end without waiting for the others."""
+    global _failed
+    _failed = True
+
+
+# -- talking in a group ----------------------------------------------------------------------------
+
+
+def count() -> int:
+    """How many processes there are."""
+    return 1 if _alone else jax.process_count()
+
+
+def index() -> int:
+    """Which one this is."""
+    return 0 if _alone else jax.process_index()
+
+
+def devices() -> list[jax.Device]:
+    """Those of all processes, process by process."""
+    return jax.local_devices()[:1] if _alone else jax.devices()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Work on one device, without the other processes."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
+
+def gathered(value: T) -> list[T]:
+    """What each process has to say, in their order, at each of them."""
+    if count() == 1:
+        return [value]
+    message = pickle.dumps(value)
+    frames = _exchanged(len(message).to_bytes(8, "little") + message[: MESSAGE - 8], MESSAGE)
+    sizes = [int.from_bytes(frame[:8], "little") for frame in frames]
+    longest = max(sizes)
+    if longest <= MESSAGE - 8:
+        return [pickle.loads(f[8 : 8 + n]) for f, n in zip(frames, sizes, strict=True)]
+    room = 2 ** (longest - 1).bit_length()  # few sizes: each is compiled
+    return [
+        pickle.loads(frame[:size])
+        for frame, size in zip(_exchanged(message, room), sizes, strict=True)
+    ]
+
+
+def _exchanged(message: bytes, room: int) -> list[bytes]:
+    """Messages of one size, by a collective."""
+    padded = np.zeros(room, np.uint8)
+    padded[: len(message)] = np.frombuffer(message, np.uint8)
+    return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(padded))]
+
+
+def together(make: Callable[[], T]) -> T:
+    """Call something that may fail in one process alone: if it does, all of them raise."""
+    if count() == 1:
+        return make()
+    value, error = None, None
+    try:
+        value = make()
+    except Exception as caught:
+        error = caught
+    said = gathered(None if error is None else f"{type(error).__name__}: {error}")
+    if error is not None:
+        raise error
+    for k, trouble in enumerate(said):
+        if trouble is not None:
+            raise GroupError(f"process {k} failed: {trouble}")
+    return value  # type: ignore[return-value]
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What process 0 makes by itself, or raises, at every process."""
+    if count() == 1:
+        return make()
+    value, error = None, None
+    if index() == 0:
+        try:
+            with alone():
+                value = make()
+        except (Exception, KeyboardInterrupt) as caught:
+            error = caught
+    value, error = gathered((value, error))[0]
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed, to be asked now and then, so that a group can stop together.
+
+    A process alone is interrupted as ever. The second Ctrl-C is no question any more.
+    """
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if count() == 1:
+        yield lambda: False
+        return
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not in the main thread, where no signal arrives
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

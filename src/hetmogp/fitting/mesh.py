@@ -1,0 +1,47 @@
+"""The devices of all processes as one mesh: rows are spread over it, all else is on each."""
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from ..distributed import devices
+
+__all__ = ["ROWS", "everywhere", "mesh", "rounded", "spread"]
+
+ROWS = "rows"
+Tree = TypeVar("Tree")
+
+
+def mesh() -> Mesh:
+    """All devices of all processes, in a row."""
+    return Mesh(np.asarray(devices()), ROWS)
+
+
+def rounded(rows: int) -> int:
+    """So many rows or a few more, so that every device has as many."""
+    return -(-rows // len(devices())) * len(devices())
+
+
+def everywhere(tree: Tree) -> Tree:
+    """Arrays that are the same in each process, on every device."""
+    return jax.tree.map(lambda leaf: _placed(leaf, PartitionSpec()), tree)
+
+
+def spread(leaf: np.ndarray) -> Array:
+    """The rows of this process, (T, B / processes, ...), as its part of an array (T, B, ...)."""
+    return _placed(leaf, PartitionSpec(None, ROWS))
+
+
+def _placed(leaf: Array | np.ndarray, how: PartitionSpec) -> Array:
+    if len(devices()) == 1:
+        return jnp.asarray(leaf)
+    sharding = NamedSharding(mesh(), how)
+    if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
+        return leaf
+    values = np.asarray(leaf)
+    values = values.astype(jax.dtypes.canonicalize_dtype(values.dtype), copy=False)
+    return jax.make_array_from_process_local_data(sharding, values)

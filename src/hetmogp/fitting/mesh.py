@@ -37,11 +37,11 @@ def spread(leaf: np.ndarray) -> Array:
 
 
 def _placed(leaf: Array | np.ndarray, how: PartitionSpec) -> Array:
-    if len(devices()) == 1:
-        return jnp.asarray(leaf)
     sharding = NamedSharding(mesh(), how)
     if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
         return leaf
+    if sharding.num_devices == 1:
+        return jax.device_put(jnp.asarray(leaf), sharding)  # nothing is copied
     values = np.asarray(leaf)
     values = values.astype(jax.dtypes.canonicalize_dtype(values.dtype), copy=False)
     return jax.make_array_from_process_local_data(sharding, values)

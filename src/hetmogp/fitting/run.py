@@ -257,7 +257,8 @@ def run_svi(
         progress: where to report.
         checkpoints: where to keep the fit on its way.
     """
-    state = svi.init(start, learn_inducing, optimiser, natural_gradients)
+    # By NumPy, in which numbers have one type: what was compiled for one state is for all.
+    state = jax.tree.map(np.asarray, svi.init(start, learn_inducing, optimiser, natural_gradients))
     fit = Fit(start, svi.result(start, state)[1], -np.inf, jitter)
     bounds: list[float] = []  # of the window so far
     small, pace, first_gain, fraction = 0, 1.0, np.nan, 0.0

@@ -60,10 +60,14 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_HOME_OF, "__version__"])
+_MODULES = ("distributed", "ray")  # `hetmogp.distributed.initialize()`
+
+__all__ = sorted([*_HOME_OF, *_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"hetmogp.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hetmogp' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

@@ -222,17 +222,26 @@ class Table:
             except ValueError as error:
                 raise ValueError(f"{unit}: {error}") from None
 
-    def sample(self, columns: Sequence[str], seed: int) -> "Sample":
+    def sample(
+        self, columns: Sequence[str], seed: int, told: Callable[[float], Any] = lambda done: None
+    ) -> "Sample":
         """Rows drawn in one pass over the table, and how many values each column has.
 
         Each process passes over a stretch. What is drawn does not depend on how many there are.
+
+        Args:
+            columns: those wanted.
+            seed: of the draw.
+            told: is called with the share of the pass that is done.
         """
         share = SAMPLE / len(self)
         key = zlib.crc32(b"sample")  # not the user's own random numbers, by chance
 
         def own() -> tuple[pd.DataFrame, pd.Series]:
             chosen, values = [], pd.Series(0, index=list(columns))
-            for unit in self.stretch(distributed.index(), distributed.count()):
+            units = self.stretch(distributed.index(), distributed.count())
+            for k, unit in enumerate(units):
+                told(k / len(units))
                 frame = unit.read(columns)
                 values += frame.notna().sum()
                 drawn = np.random.default_rng([seed, key, unit.number]).random(unit.rows) < share

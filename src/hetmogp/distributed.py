@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -23,14 +24,16 @@ from jax.experimental import multihost_utils
 __all__ = ["GroupError", "initialize"]
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
+LATER = 3600  # seconds by which JAX's own patience is longer than ours
 MESSAGE = 512  # bytes that one exchange carries; longer messages take a second one
 T = TypeVar("T")
 
 _failed = False
 _alone = False
+_hooks: list[Callable[..., Any]] = []  # what told of errors before
 
 
-class GroupError(RuntimeError):
+class GroupError(ConnectionError):
     """Processes did not become a group, or one of a group failed."""
 
 
@@ -76,29 +79,49 @@ def initialize(
         if find_spec("mpi4py") is None:
             raise GroupError("this looks like mpirun: install mpi4py, by which processes are found")
         cluster_detection_method = "mpi4py"
-    try:
-        jax.distributed.initialize(
-            coordinator_address,
-            num_processes,
-            process_id,
-            cluster_detection_method=cluster_detection_method,
-            heartbeat_timeout_seconds=heartbeat_timeout_seconds,
-            initialization_timeout=initialization_timeout,
-            **options,
-        )
-    except ValueError as error:
-        raise GroupError(
-            f"no group of processes was formed: {error} Neither SLURM, Kubernetes nor mpirun was "
-            "found; pass coordinator_address, num_processes and process_id, or set "
-            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID"
-        ) from None
-    except RuntimeError as error:
-        raise GroupError(f"no group of processes was formed: {error}") from error
-    if num_processes is not None and jax.process_count() != num_processes:
-        raise GroupError(
-            f"a group of {num_processes} processes was asked for, and {jax.process_count()} came"
-        )
     _leave_when_failed()
+    trouble: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            jax.distributed.initialize(
+                coordinator_address,
+                num_processes,
+                process_id,
+                cluster_detection_method=cluster_detection_method,
+                heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+                initialization_timeout=initialization_timeout + LATER,
+                **options,
+            )
+        except Exception as error:
+            trouble.append(error)
+
+    # In a thread, because JAX ends a process that has waited too long without a word of Python.
+    waiting = threading.Thread(target=connect, daemon=True)
+    waiting.start()
+    waiting.join(initialization_timeout)
+    if waiting.is_alive():
+        give_up()
+        others = "the others" if num_processes is None else f"all {num_processes} processes"
+        raise GroupError(
+            f"no group of processes was formed: {others} were waited for during "
+            f"{initialization_timeout} s; see that all were started, with the same address of "
+            "process 0, and that they can reach its port"
+        )
+    if trouble:
+        hint = (
+            "; neither SLURM, Kubernetes nor mpirun was found: pass coordinator_address, "
+            "num_processes and process_id, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and "
+            "JAX_PROCESS_ID"
+        )
+        unknown = isinstance(trouble[0], ValueError) and None in (num_processes, process_id)
+        raise GroupError(
+            f"no group of processes was formed: {trouble[0]}{hint if unknown else ''}"
+        ) from trouble[0]
+    came = jax.process_count()
+    _leave_when_failed()  # once more: JAX has registered since what it does at the end
+    if num_processes is not None and came != num_processes:
+        raise GroupError(f"a group of {num_processes} processes was asked for, and {came} came")
 
 
 def _under_mpirun() -> bool:
@@ -111,24 +134,27 @@ def _leave_when_failed() -> None:
 
     JAX would have it wait at its end for the others, which are waiting for it.
     """
-    before = sys.excepthook
+    if sys.excepthook is not _told:
+        _hooks.append(sys.excepthook)
+        sys.excepthook = _told
+    atexit.unregister(_leave)
+    atexit.register(_leave)  # last, so that it runs before what JAX has registered
 
-    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        before(kind, error, trace)
-        give_up()
 
-    def leave() -> None:
-        if _failed:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
+def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _hooks[-1](kind, error, trace)
+    give_up()
 
-    sys.excepthook = told
-    atexit.register(leave)  # runs before what JAX has registered
+
+def _leave() -> None:
+    if _failed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def give_up() -> None:
-    """Have this process end without waiting for the others."""
+    """Have this process end, when it does, without waiting for the others."""
     global _failed
     _failed = True
 

@@ -135,6 +135,8 @@ class HetMOGP(BaseEstimator):
         input_range_: the smallest and largest observed inputs, (2, p).
         n_features_in_: p, the number of inputs.
         n_observed_: how many values of each output were observed.
+        n_sampled_: of a `Table`, how many rows the fit started from: scaling, inducing inputs,
+            first constants and lengthscales, and `input_range_`, are theirs. None otherwise.
 
     Example:
         >>> import numpy as np
@@ -232,10 +234,10 @@ class HetMOGP(BaseEstimator):
             source = Source(source.table, {name: source.observed[name] for name in named})
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
-        shown = self.progress and distributed.index() == 0
-        with session(self.dtype), Progress(shown) as progress:
+        with session(self.dtype), Progress(self._shows) as progress:
             fit, scaling, self.method_ = learn(data, self, progress, checkpoints, source)
             self._keep(data, fit, scaling)
+        self.n_sampled_ = None if source is None else len(X)
         if source is not None:
             self.n_observed_ = source.observed
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
@@ -243,6 +245,11 @@ class HetMOGP(BaseEstimator):
             self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
         self.fit_seconds_ = time.perf_counter() - began
         return self
+
+    @property
+    def _shows(self) -> bool:
+        """Whether this process shows progress: of several only one does."""
+        return self.progress and distributed.index() == 0
 
     def _sampled(self, X: Any, Y: Any) -> tuple[Any, Any, Source | None]:
         """X and Y themselves, or of a sample of the rows of a Table."""
@@ -261,7 +268,9 @@ class HetMOGP(BaseEstimator):
                 *(c for one in of for c in one.beside),
             }
             columns = [name for name in columns if name in wanted]
-        sample = X.sample(columns, self.seed)
+        with Progress(self._shows) as bar:
+            what = f"sampling {len(X):,} rows"
+            sample = X.sample(columns, self.seed, lambda done: bar.update(what, done))
         rows = sample.rows
         return rows[X.inputs], rows.drop(columns=X.inputs), Source(X, sample.values)
 

@@ -77,6 +77,7 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
             "n_iter": int(model.n_iter_),
             "method": model.method_,
             "seconds": float(model.fit_seconds_),
+            "sampled": model.n_sampled_,
             "jitter": float(learned.jitter),
         },
     }
@@ -251,6 +252,8 @@ def _built(
     model.elbo_, model.n_iter_ = float(fit["elbo"]), int(fit["n_iter"])
     model.converged_, model.interrupted_ = bool(fit["converged"]), bool(fit["interrupted"])
     model.method_, model.fit_seconds_ = fit["method"], float(fit["seconds"])
+    sampled = fit.get("sampled")
+    model.n_sampled_ = None if sampled is None else int(sampled)
     if facts["named_inputs"]:
         model.feature_names_in_ = np.asarray([column.name for column in columns], dtype=object)
     return model

@@ -90,6 +90,8 @@ class Summary:
         self.bound, self.converged = float(model.elbo_), bool(model.converged_)
         unit_of_work = "rounds of VEM" if model.method_ == "vem" else "steps of SVI"
         self.effort = f"{model.n_iter_} {unit_of_work}, {model.fit_seconds_:.1f} s"
+        if model.n_sampled_ is not None:
+            self.effort += f", started from a sample of {model.n_sampled_:,} rows"
 
     @property
     def title(self) -> str:

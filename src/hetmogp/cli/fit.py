@@ -1,6 +1,8 @@
 """`hetmogp fit`."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -85,6 +87,19 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the latest checkpoint, if there is any.")
     ] = False,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed",
+            help="Fit by several processes, each called so: by SLURM, Kubernetes or mpirun, or "
+            "with the next three.",
+        ),
+    ] = False,
+    coordinator: Annotated[
+        str | None, typer.Option(help="Host and port of process 0, as 10.0.0.1:12345.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="How many there are.")] = None,
+    process: Annotated[int | None, typer.Option(min=0, help="Which one this is, from 0.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -100,8 +115,11 @@ def fit(
     --output grade:ordinal:classes='low|mid|high' --kernel 'rbf*periodic:period=7d'
 
     hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
+
+    srun hetmogp fit sales/ --inputs lat,lon --model sales.hetmogp --distributed --checkpoint kept
+    --resume
     """
-    with one_clear_line():
+    with one_clear_line(), _group(distributed, coordinator, processes, process) as first:
         many = _many(data, inputs, labels, holdout, model) if is_many(data) else None
         if many is None:
             table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
@@ -109,7 +127,8 @@ def fit(
             table = next(many.frames(many.columns))
         X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
-        will_write(target, data)
+        if first:
+            will_write(target, data)
         named = _outputs(output, table, X, data)
         of_kernel = None if kernel.strip().lower() == "rbf" else kernel_from(kernel)
         from ..model import HetMOGP
@@ -137,15 +156,37 @@ def fit(
             estimator.fit(X, seen, **kept)
         else:
             estimator.fit(many, **kept)
-        estimator.save(target)
+        if first:
+            estimator.save(target)
         scores = None
         if held.any():
             from ..scoring import evaluate
 
             scores = evaluate(estimator, X, _only(table, named, held))
-        _tell(estimator, target, scores, as_json)
-        if estimator.interrupted_:
-            raise typer.Exit(130)
+        if first:
+            _tell(estimator, target, scores, as_json)
+    if estimator.interrupted_:
+        raise typer.Exit(130)
+
+
+@contextmanager
+def _group(
+    wanted: bool, coordinator: str | None, processes: int | None, process: int | None
+) -> Iterator[bool]:
+    """Make this process one of a group, if so wanted; tells whether it is the first."""
+    if not wanted:
+        if (coordinator, processes, process) != (None, None, None):
+            fail("--coordinator, --processes and --process go with --distributed")
+        yield True
+        return
+    from ..distributed import give_up, index, initialize
+
+    initialize(coordinator, processes, process)
+    try:
+        yield index() == 0
+    except BaseException:
+        give_up()  # the others may be waiting for this one, so it must not wait for them
+        raise
 
 
 def _many(

@@ -1,0 +1,322 @@
+"""Several processes, really started: the fit of one, killed ones, errors in one of them."""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hetmogp as hm
+from hetmogp import distributed
+from hetmogp.files import read_numbers
+
+HEARTBEAT = 6
+PATIENCE = 240  # seconds for a group to do its work, however busy the machine is
+
+WORKER = """
+import sys
+import numpy as np
+import pandas as pd
+import jax
+import hetmogp as hm
+from hetmogp.fitting import run
+
+jax.config.update("jax_disable_most_optimizations", True)
+what, folder, count, index, port, heartbeat = sys.argv[1:]
+if int(count) > 1:
+    hm.distributed.initialize(
+        f"127.0.0.1:{port}", int(count), int(index), heartbeat_timeout_seconds=int(heartbeat)
+    )
+assert jax.process_count() == int(count)
+inputs = ["x"]
+table = hm.Table(f"{folder}/rows", inputs=inputs, lanes=4)
+named = {"a": hm.Gaussian(), "b": hm.Bernoulli(weight="w")}
+options = {"latents": 1, "inducing": 8, "batch_size": 60, "progress": False, "tol": 1e-9}
+kept = {}
+
+def recorded(chunk):
+    def call(*arguments, **options):
+        found = chunk(*arguments, **options)
+        if float(np.asarray(options["pace"])):  # not when it only measures
+            bounds.extend(np.asarray(found[1])[: int(np.asarray(arguments[4]))])
+        return found
+    return call
+
+if what == "steps":
+    run.svi.chunk = recorded(run.svi.chunk)
+    frame = pd.concat([pd.read_parquet(path) for path in table.files], ignore_index=True)
+    for name, data in {"memory": (frame[inputs], frame), "disk": (table,)}.items():
+        bounds = []
+        model = hm.HetMOGP(named, method="svi", max_iter=50, **options).fit(*data)
+        kept |= {f"{name}.bounds": bounds, f"{name}.elbo": model.elbo_, f"{name}.W": model.weights_}
+    kept["nlpd"] = list(model.nlpd(table).values())
+    model.predict(table, out=f"{folder}/predicted-{count}.parquet")
+    few = frame[:60]
+    full = hm.HetMOGP(named, method="vem", max_iter=2, **options).fit(few[inputs], few)
+    kept["vem"] = full.weights_
+else:
+    model = hm.HetMOGP(named, max_iter=900, **options)
+    model.fit(table, checkpoint=f"{folder}/kept", every=20, resume=True)
+    kept = {"W": model.weights_, "elbo": model.elbo_, "history": model.history_,
+            "Z": model.inducing_inputs_[0], "interrupted": model.interrupted_}
+np.savez(f"{folder}/{what}-{count}-{index}.npz", **kept)
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Group:
+    """Processes of one group, and what they print."""
+
+    def __init__(self, processes):
+        self.processes = processes
+
+    @classmethod
+    def of(cls, what, folder, count):
+        port = free_port()
+        arguments = ([what, folder, count, index, port, HEARTBEAT] for index in range(count))
+        return cls([started([sys.executable, "-c", WORKER, *map(str, a)]) for a in arguments])
+
+    def ended(self, within=PATIENCE):
+        """What each has printed, once all have ended."""
+        deadline = time.monotonic() + within
+        return [
+            p.communicate(timeout=max(deadline - time.monotonic(), 0.1))[0] for p in self.processes
+        ]
+
+    def succeeded(self):
+        for process, printed in zip(self.processes, self.ended(), strict=True):
+            assert process.returncode == 0, printed
+
+
+RUNNING = []
+
+
+def started(command, **options):
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+    RUNNING.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    yield
+    left = [process for process in RUNNING if process.poll() is None]
+    for process in left:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    RUNNING.clear()
+    assert not left
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(1)
+    N = 1500
+    x = rng.uniform(0, 5, N)
+    frame = pd.DataFrame(
+        {
+            "x": x,
+            "a": np.where(rng.random(N) < 0.3, np.nan, np.sin(2 * x) + rng.normal(0, 0.3, N)),
+            "b": (rng.random(N) < 1 / (1 + np.exp(-3 * np.sin(2 * x)))).astype(float),
+            "w": rng.integers(1, 3, N).astype(float),
+        }
+    )
+    (tmp_path / "rows").mkdir()
+    for k, (begin, end) in enumerate(itertools.pairwise([0, 700, 710, N])):
+        frame[begin:end].to_parquet(tmp_path / "rows" / f"{k}.parquet", row_group_size=333)
+    return tmp_path
+
+
+def checkpoints(folder):
+    return sorted(folder.glob("kept/*/*.checkpoint"))
+
+
+def until_kept(group, folder, more_than=1):
+    """Wait until the fit is on its way."""
+    deadline = time.monotonic() + PATIENCE
+    while len(checkpoints(folder)) <= more_than:
+        assert time.monotonic() < deadline
+        assert all(process.poll() is None for process in group.processes), group.ended()
+        time.sleep(0.005)
+
+
+def test_two_and_four_processes_find_what_one_finds(folder):
+    found = {}
+    for count in (1, 2, 4):
+        Group.of("steps", folder, count).succeeded()
+        each = [dict(np.load(folder / f"steps-{count}-{k}.npz")) for k in range(count)]
+        for name, value in each[0].items():
+            for other in each[1:]:
+                np.testing.assert_array_equal(other[name], value, err_msg=name)
+        found[count] = each[0]
+    one = found[1]
+    for where in ("memory", "disk"):
+        assert one[f"{where}.bounds"].shape == (50,)
+        assert np.ptp(one[f"{where}.bounds"]) > 1.0
+    for count in (2, 4):
+        for name, expected in one.items():
+            rtol = 1e-7 if name in ("memory.W", "disk.W", "vem") else 1e-9
+            np.testing.assert_allclose(found[count][name], expected, rtol=rtol, err_msg=name)
+        whole = pd.read_parquet(folder / "predicted-1.parquet")
+        parts = pd.read_parquet(folder / f"predicted-{count}.parquet")
+        assert len(list((folder / f"predicted-{count}.parquet").iterdir())) == count
+        pd.testing.assert_frame_equal(parts, whole, rtol=1e-5)
+
+
+@pytest.fixture
+def uninterrupted(folder, tmp_path_factory):
+    """What a group finds that nobody kills."""
+    other = tmp_path_factory.mktemp("uninterrupted")
+    (other / "rows").symlink_to(folder / "rows")
+    Group.of("resumed", other, 2).succeeded()
+    return dict(np.load(other / "resumed-2-0.npz"))
+
+
+def test_a_group_that_lost_a_process_is_taken_up_where_it_was(folder, uninterrupted):
+    """A worker is killed, then, in the group that goes on, the coordinator."""
+    for killed in (1, 0):
+        group = Group.of("resumed", folder, 2)
+        until_kept(group, folder, more_than=1)
+        before = {path.stem for path in checkpoints(folder)}
+        while {path.stem for path in checkpoints(folder)} == before:
+            assert group.processes[0].poll() is None, group.ended()
+            time.sleep(0.005)
+        os.killpg(group.processes[killed].pid, signal.SIGKILL)
+        began = time.monotonic()
+        printed = group.ended(within=3 * HEARTBEAT)
+        assert time.monotonic() - began < 2 * HEARTBEAT + 2
+        assert group.processes[killed].returncode == -signal.SIGKILL
+        assert group.processes[1 - killed].returncode not in (0, None), printed
+        assert not (folder / "resumed-2-0.npz").exists(), "it was to be killed on its way"
+    Group.of("resumed", folder, 2).succeeded()
+    found = dict(np.load(folder / "resumed-2-0.npz"))
+    for name, expected in uninterrupted.items():
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+
+
+def test_a_file_that_goes_ends_all_processes_and_keeps_the_checkpoint(folder):
+    group = Group.of("vanished", folder, 2)
+    until_kept(group, folder)
+    (folder / "rows" / "2.parquet").rename(folder / "elsewhere.parquet")
+    printed = group.ended()
+    assert [process.returncode for process in group.processes] == [1, 1], printed
+    owner = next(k for k, text in enumerate(printed) if "OSError" in text.splitlines()[-1])
+    assert "2.parquet cannot be read any more" in printed[owner]
+    if "GroupError" in printed[1 - owner]:
+        assert f"process {owner} failed: OSError" in printed[1 - owner]
+    facts, _ = read_numbers(checkpoints(folder)[-1], "checkpoint", 1)
+    assert facts["notes"]["iterations"] % 20 == 0
+
+
+def test_an_interrupt_of_one_process_stops_all_and_keeps_the_fit(folder):
+    group = Group.of("interrupted", folder, 2)
+    until_kept(group, folder)
+    os.kill(group.processes[1].pid, signal.SIGINT)
+    group.succeeded()
+    found = [np.load(folder / f"interrupted-2-{k}.npz") for k in range(2)]
+    assert all(one["interrupted"] for one in found)
+    np.testing.assert_array_equal(found[0]["W"], found[1]["W"])
+
+
+def test_the_command_line_finds_its_group_under_slurm(folder):
+    target = folder / "model.hetmogp"
+    slurm = {
+        "SLURM_JOB_ID": str(free_port()),
+        "SLURM_STEP_NODELIST": "127.0.0.1",
+        "SLURM_NTASKS": "2",
+    }
+    command = [
+        *(str(Path(sys.executable).parent / "hetmogp"), "fit", str(folder / "rows")),
+        *("--inputs", "x", "--output", "a:gaussian", "--output", "b:bernoulli", "--latents", "1"),
+        *("--inducing", "8", "--max-iter", "30", "--model", str(target), "--distributed"),
+    ]
+    group = Group(
+        [
+            started(
+                command,
+                env={**os.environ, **slurm, "SLURM_PROCID": str(k), "SLURM_LOCALID": str(k)},
+            )
+            for k in range(2)
+        ]
+    )
+    printed = group.ended()
+    assert [process.returncode for process in group.processes] == [0, 0], printed
+    assert "started from a sample of 1,500 rows" in printed[0]
+    assert "bound" not in printed[1], "one tells for all"
+    assert hm.load(target).n_iter_ == 30
+
+
+# -- in this process -------------------------------------------------------------------------------
+
+
+def test_without_a_cluster_it_is_said_what_to_give(monkeypatch):
+    def unknown(*arguments, **options):
+        raise ValueError("coordinator_address should be defined.")
+
+    monkeypatch.setattr(distributed.jax.distributed, "initialize", unknown)
+    with pytest.raises(distributed.GroupError, match=r"coordinator_address.*JAX_NUM_PROCESSES"):
+        hm.distributed.initialize()
+
+
+def test_too_late_is_told():
+    np.asarray(distributed.jax.numpy.zeros(1) + 1)  # JAX is in use
+    with pytest.raises(distributed.GroupError, match="before any JAX calls"):
+        hm.distributed.initialize("127.0.0.1:1", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"JAX_NUM_PROCESSES": "1", "JAX_PROCESS_ID": "0"}, (1, 0, None)),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, (None, None, "mpi4py")),
+        ({"PMI_SIZE": "4"}, (None, None, "mpi4py")),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "7"}, (None, None, None)),
+        ({}, (None, None, None)),
+    ],
+)
+def test_what_is_known_of_the_group_is_passed_on(monkeypatch, environment, expected):
+    told = {}
+
+    def initialize(address, processes, process, **options):
+        told.update(options, address=address, processes=processes, process=process)
+
+    monkeypatch.setattr(distributed.jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(distributed, "find_spec", lambda name: name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    hm.distributed.initialize()
+    assert (told["processes"], told["process"], told["cluster_detection_method"]) == expected
+    assert told["heartbeat_timeout_seconds"] == 30
+
+
+def test_a_group_that_did_not_form_is_an_error(monkeypatch):
+    monkeypatch.setattr(distributed.jax.distributed, "initialize", lambda *_, **__: None)
+    with pytest.raises(distributed.GroupError, match="2 processes was asked for, and 1 came"):
+        hm.distributed.initialize("127.0.0.1:1", 2, 0)
+    monkeypatch.setattr(distributed.jax.distributed, "initialize", lambda *_, **__: time.sleep(5))
+    monkeypatch.setattr(distributed, "give_up", lambda: None)
+    with pytest.raises(distributed.GroupError, match="all 2 processes were waited for during 1 s"):
+        hm.distributed.initialize("127.0.0.1:1", 2, 0, initialization_timeout=1)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    monkeypatch.setattr(distributed, "find_spec", lambda name: None)
+    with pytest.raises(distributed.GroupError, match="install mpi4py"):
+        hm.distributed.initialize()

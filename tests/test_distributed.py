@@ -206,6 +206,8 @@ def test_a_group_that_lost_a_process_is_taken_up_where_it_was(folder, uninterrup
         assert time.monotonic() - began < 2 * HEARTBEAT + 2
         assert group.processes[killed].returncode == -signal.SIGKILL
         assert group.processes[1 - killed].returncode not in (0, None), printed
+        said = printed[1 - killed]
+        assert "GroupError: another process" in said or "another task died" in said, said
         assert not (folder / "resumed-2-0.npz").exists(), "it was to be killed on its way"
     Group.of("resumed", folder, 2).succeeded()
     found = dict(np.load(folder / "resumed-2-0.npz"))

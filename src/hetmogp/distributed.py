@@ -209,7 +209,22 @@ def _exchanged(message: bytes, room: int) -> list[bytes]:
     """Messages of one size, by a collective."""
     padded = np.zeros(room, np.uint8)
     padded[: len(message)] = np.frombuffer(message, np.uint8)
-    return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(padded))]
+    with in_touch():
+        return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(padded))]
+
+
+@contextmanager
+def in_touch() -> Iterator[None]:
+    """Around a collective: what goes wrong there is most likely a process that is gone."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        if count() == 1:
+            raise
+        raise GroupError(
+            f"another process of the group has ended or cannot be reached ({error}); start all of "
+            "them again, and a fit with a checkpoint and resume=True goes on from there"
+        ) from error
 
 
 def together(make: Callable[[], T]) -> T:

@@ -288,14 +288,17 @@ def run_svi(
         data, rows = distributed.together(lambda: feed.take(n))
         numbers = tuple(map(np.asarray, (n, fit.jitter, pace, seed % 2**31)))
         count, jitter, now, key = everywhere(numbers)
-        return svi.chunk(
-            *(state, fixed[0], data, rows, count, jitter, rules),
-            optimiser=optimiser,
-            pace=now,
-            anchor=fixed[1],
-            seed=key,
-            devices=mesh(),
-        )
+        with distributed.in_touch():
+            return jax.block_until_ready(
+                svi.chunk(
+                    *(state, fixed[0], data, rows, count, jitter, rules),
+                    optimiser=optimiser,
+                    pace=now,
+                    anchor=fixed[1],
+                    seed=key,
+                    devices=mesh(),
+                )
+            )
 
     try:
         with distributed.interrupts() as interrupted:

@@ -19,6 +19,7 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 from ..bound import Parameters
 from ..columns import Column
@@ -142,14 +143,20 @@ def choose_inducing(
     if len(distinct) == M:
         return distinct
     if not labels:
-        return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
+        return _centres(X, M, seed)
     others = [j for j in range(X.shape[1]) if j not in labels]
     levels = [X[:, j, None] == np.unique(X[:, j]) for j in labels]
     unfolded = np.column_stack([X[:, others], *levels]).astype(float)
-    centres = KMeans(M, n_init=1, random_state=seed).fit(unfolded).cluster_centers_
+    centres = _centres(unfolded, M, seed)
     Z = X[cKDTree(unfolded).query(centres)[1]]
     Z[:, others] = centres[:, : len(others)]
     return Z
+
+
+def _centres(X: Float[np.ndarray, "N p"], M: int, seed: int) -> Float[np.ndarray, "M p"]:
+    """By k-means; on one thread, for several add up in an order of their own every time."""
+    with threadpool_limits(1):
+        return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
 
 
 def initial_lengthscales(

@@ -9,6 +9,7 @@ a million rows, unless the folder has it already. Each fit is a process of its o
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -21,7 +22,8 @@ import hetmogp as hm
 
 PART = 1_000_000
 IN_MEMORY = 2_000_000  # rows of the fit beside
-STEPS = (200, 1200)  # the cost of a step is the difference of two fits
+STEPS = (200, 1700)  # the cost of a step is the difference of two fits
+ROUNDS = 5  # of both, in turn
 LIKELIHOODS = {"count": hm.Poisson(), "real": hm.HetGaussian(), "binary": hm.Bernoulli()}
 INPUTS = ["x", "y", "z"]
 
@@ -85,21 +87,21 @@ def main() -> None:
         print(json.dumps(fit(options.folder, how, int(steps))))
         return
     make(options.folder, options.rows)
-    found: dict[tuple[str, int], dict[str, float]] = {}
-    for how in ("disk", "memory"):
-        for steps in STEPS:
-            command = [sys.executable, __file__, "--folder", str(options.folder)]
-            told = subprocess.run(
-                [*command, "--one", how, str(steps)], check=True, capture_output=True, text=True
-            )
-            found[how, steps] = json.loads(told.stdout)
-            print(how, steps, "steps:", found[how, steps], flush=True)
-    cost = {
-        how: (found[how, STEPS[1]]["seconds"] - found[how, STEPS[0]]["seconds"])
-        / (STEPS[1] - STEPS[0])
-        for how in ("disk", "memory")
-    }
-    print(f"a step: {1e3 * cost['disk']:.2f} ms from disk, {1e3 * cost['memory']:.2f} ms in memory")
+    costs: dict[str, list[float]] = {"disk": [], "memory": []}
+    for _ in range(ROUNDS):
+        for how, of in costs.items():
+            found = []
+            for steps in STEPS:
+                command = [sys.executable, __file__, "--folder", str(options.folder)]
+                told = subprocess.run(
+                    [*command, "--one", how, str(steps)], check=True, capture_output=True, text=True
+                )
+                found.append(json.loads(told.stdout))
+                print(how, steps, "steps:", found[-1], flush=True)
+            of.append((found[1]["seconds"] - found[0]["seconds"]) / (STEPS[1] - STEPS[0]))
+    disk, memory = (1e3 * statistics.median(costs[how]) for how in ("disk", "memory"))
+    print(f"a step, median of {ROUNDS}: {disk:.2f} ms from disk, {memory:.2f} ms in memory")
+    print({how: [round(1e3 * cost, 2) for cost in of] for how, of in costs.items()})
 
 
 if __name__ == "__main__":

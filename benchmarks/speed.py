@@ -124,7 +124,16 @@ def our_step(
     def run() -> Seconds:
         began = time.perf_counter()
         done = svi.chunk(
-            *(state, parameters, data_on_device, rows, jnp.asarray(T), jitter, Rules()),
+            *(
+                state,
+                parameters,
+                data_on_device,
+                rows,
+                jnp.asarray(0),
+                jnp.asarray(T),
+                jitter,
+                Rules(),
+            ),
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,

@@ -185,7 +185,7 @@ def check_unbiased(data, size, steps, monkeypatch):
         monkeypatch.setattr(svi, "_memory", lambda: 2.0**30)
         feed = svi.Feed(groups, size, seed=5)
         assert feed.resident == (resident > 0)
-        placed, rows = feed.take(steps)
+        placed, rows, _ = feed.take(steps)
         batches = [
             svi.mini_batch([svi._at(b, i) for b in placed], tuple(t[i] for t in rows))
             for i in range(steps)

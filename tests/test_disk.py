@@ -12,6 +12,7 @@ import pytest
 import hetmogp as hm
 from hetmogp import disk, distributed
 from hetmogp.data import blocks
+from hetmogp.fitting import stream
 from hetmogp.fitting.stream import StreamFeed
 from hetmogp.linalg import session
 from hetmogp.tables import read
@@ -47,7 +48,8 @@ def written(folder, frame, sizes, group):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Buffers of a hundred rows."""
+    """Buffers of a hundred rows, and three steps at a time."""
+    monkeypatch.setattr(stream, "LENGTHS", (3, 3))
     monkeypatch.setattr(disk, "BUFFER", 100)
     monkeypatch.setattr(disk, "FRAME", 60)
 
@@ -68,8 +70,8 @@ def steps_of(table, frame, size, n, skip=0):
         try:
             while len(found) < n:
                 now = min(2, n - len(found), feed.longest)
-                (block,), (drawn,) = feed.take(now)
-                for t in range(now):
+                (block,), (drawn,), first = feed.take(now)
+                for t in range(first, first + now):
                     seen = np.asarray(drawn)[t] >= 0
                     ids = scaling.undo(np.asarray(block.X)[t][seen])[:, 0].round().astype(int)
                     there = frame.iloc[ids]
@@ -79,7 +81,8 @@ def steps_of(table, frame, size, n, skip=0):
             assert feed.taken == skip + n
         finally:
             feed.close()
-    assert not any(lane._thread.is_alive() for lane in feed._lanes)
+    left = [feed._stretches._thread, *(lane._buffers._thread for lane in feed._lanes)]
+    assert not any(thread.is_alive() for thread in left)
     return found, feed.epoch
 
 

@@ -225,7 +225,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
             *(jitter, Rules()),
         ),
         svi.chunk.lower(
-            *(state, parameters, groups, rows, jnp.asarray(2), jitter, Rules()),
+            *(state, parameters, groups, rows, jnp.asarray(0), jnp.asarray(2), jitter, Rules()),
             optimiser="adam",
             pace=jnp.asarray(1.0),
             anchor=anchor,
@@ -281,13 +281,13 @@ def test_the_length_of_a_chunk_changes_nothing(monkeypatch):
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
-def lowered_step(Q, N):
+def lowered_step(Q, N, size=8):
     data, _, parameters = mixed_problem(Q, N=N)
     placed = jax.tree.map(jnp.asarray, blocks(data)[0])
     return svi.chunk.lower(
         *(svi.init(parameters, True, "adam", True), parameters, placed),
-        tuple(jnp.zeros((2, 8), jnp.int32) for _ in placed),
-        *(jnp.asarray(2), jnp.asarray(JITTER), Rules()),
+        tuple(jnp.zeros((2, size), jnp.int32) for _ in placed),
+        *(jnp.asarray(0), jnp.asarray(2), jnp.asarray(JITTER), Rules()),
         optimiser="adam",
         pace=jnp.asarray(1.0),
         anchor=Anchor(free(parameters), (0.0,) * 3),
@@ -329,3 +329,27 @@ def test_with_many_inputs_no_start_takes_all_rows_for_unrelated():
     model = hm.independent([hm.Gaussian(), hm.Gaussian()], kernel=hm.RBF(ard=False), inducing=100)
     model.set_params(learn_inducing=False, max_iter=5, progress=False).fit(X, np.c_[y, y])
     assert np.abs(model.weights_).max(axis=1).min() > 0.3  # both outputs found what there is
+
+
+def test_devices_add_up_one_number_and_the_gradients():
+    """Whatever the size of a batch: this is all that several devices send each other in a step."""
+    parameters = mixed_problem(3)[2]
+    state = svi.init(parameters, True, "adam", True)
+    moments = state.q.moments()
+    expected = 1 + sum(np.size(leaf) for leaf in jax.tree.leaves((state.free, moments)))
+    for size in (8, 16):
+        text = lowered_step(3, 60, size)
+        shapes = re.findall(r"all_reduce.*?\) : \(tensor<([^>]*)>\)", text, re.DOTALL)
+        sizes = [[int(n) for n in shape.split("x")[:-1]] for shape in shapes]
+        assert sum(int(np.prod(shape)) for shape in sizes) == expected
+    assert text.count("all_gather") == text.count("collective_permute") == 0
+
+
+def test_a_step_is_compiled_once():
+    rng = np.random.default_rng(2)
+    X, Y = rng.uniform(size=(70, 1)), {"a": rng.standard_normal(70)}
+    svi.chunk.clear_cache()
+    hm.HetMOGP(
+        {"a": hm.Gaussian()}, method="svi", inducing=5, batch_size=9, max_iter=70, progress=False
+    ).fit(X, Y)
+    assert svi.chunk._cache_size() == 1

@@ -47,7 +47,7 @@ def fit(
         run: a `ray.train.RunConfig`, for names, storage and the like; `max_failures` is its own.
     """
     try:
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
         from ray.train.v2.jax import JaxConfig, JaxTrainer
     except ImportError as error:
         raise ImportError(f'install "hetmogp[ray]" to fit on a Ray cluster ({error})') from error
@@ -74,7 +74,8 @@ def fit(
             scaling_config=scaling or ScalingConfig(num_workers=num_workers, use_gpu=use_gpu),
             run_config=run,
         )
-        found = trainer.fit().return_value
+        result: Any = trainer.fit()
+    found = result.return_value
     if isinstance(found, Exception):
         raise found
     model.__dict__.update(found.__dict__)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, app, one_clear_line, print_json
+from .application import Json, app, fail, one_clear_line, print_json
 from .files import is_many, load_model, read_for
 
 
@@ -20,8 +20,9 @@ def score(
         ),
     ],
     interval: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="Whose coverage is measured.")
-    ] = 0.9,
+        float | None,
+        typer.Option(min=0.001, max=0.999, help="Whose coverage is measured; 0.9 by default."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a model on a table: of each output the negative log predictive density and more.
@@ -35,6 +36,8 @@ def score(
     with one_clear_line():
         fitted = load_model(model)
         if is_many(data):
+            if interval is not None:
+                fail(f"--interval is for a single file: of {data} the density alone is measured")
             from ..disk import Table
 
             scores = fitted.nlpd(Table(data, inputs=[column.name for column in fitted.columns_]))
@@ -46,7 +49,7 @@ def score(
         X, Y = read_for(fitted, data)
         from ..scoring import evaluate
 
-        found = evaluate(fitted, X, Y, interval)
+        found = evaluate(fitted, X, Y, 0.9 if interval is None else interval)
         if as_json:
             print_json(found.to_dict("index"))
         else:

@@ -39,16 +39,18 @@ class Feed(Protocol):
 
     Attributes:
         epoch: the steps in which every row is met once.
-        longest: the most steps that `take` gives at a time.
+        longest: the most steps that `take` gives now.
         taken: how many were taken, counting those left out at the beginning.
     """
 
     epoch: int
-    longest: int
     taken: int
 
-    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
-        """Blocks and rows for n steps; always of the same shape."""
+    @property
+    def longest(self) -> int: ...
+
+    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
+        """Blocks and rows for n steps, and which is the first; always of the same shape."""
 
     def close(self) -> None:
         """End what runs beside."""
@@ -284,21 +286,22 @@ def run_svi(
             }
             checkpoints.save(fit.iterations, state, notes)
 
-    def steps(state: svi.State, feed: Feed, n: int, pace: float) -> tuple[svi.State, Array, Array]:
-        data, rows = distributed.together(lambda: feed.take(n))
-        numbers = tuple(map(np.asarray, (n, fit.jitter, pace, seed % 2**31)))
-        count, jitter, now, key = everywhere(numbers)
+    def steps(
+        state: svi.State, feed: Feed, n: int, pace: float
+    ) -> tuple[svi.State, list[float], bool]:
+        data, rows, first = distributed.together(lambda: feed.take(n))
+        numbers = tuple(map(np.asarray, (first, n, fit.jitter, pace, seed % 2**31)))
+        begin, count, jitter, now, key = everywhere(numbers)
         with distributed.in_touch():
-            return jax.block_until_ready(
-                svi.chunk(
-                    *(state, fixed[0], data, rows, count, jitter, rules),
-                    optimiser=optimiser,
-                    pace=now,
-                    anchor=fixed[1],
-                    seed=key,
-                    devices=mesh(),
-                )
+            state, found, finite = svi.chunk(
+                *(state, fixed[0], data, rows, begin, count, jitter, rules),
+                optimiser=optimiser,
+                pace=now,
+                anchor=fixed[1],
+                seed=key,
+                devices=mesh(),
             )
+            return state, np.asarray(found)[first : first + n].tolist(), bool(finite)
 
     try:
         with distributed.interrupts() as interrupted:
@@ -317,7 +320,7 @@ def run_svi(
                     continue
                 state = new
                 fit.iterations += n
-                bounds += np.asarray(chunk_bounds)[:n].tolist()
+                bounds += chunk_bounds
                 if fit.iterations > n:  # the first one may have compiled
                     length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
                 if len(bounds) == window:
@@ -349,10 +352,10 @@ def run_svi(
     again, left, found = feeds(0), min(feed.epoch, 200), []
     try:
         while left:
-            n = min(left, feed.longest)
-            found.append(np.asarray(steps(state, again, n, 0.0)[1])[:n])
+            n = min(left, again.longest)
+            found += steps(state, again, n, 0.0)[1]
             left -= n
     finally:
         again.close()
-    fit.bound = float(np.mean(np.concatenate(found)))
+    fit.bound = float(np.mean(found))
     return fit

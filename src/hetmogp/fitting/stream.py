@@ -1,12 +1,17 @@
-"""Mini-batches from a table on disk, read ahead by threads so that steps need not wait."""
+"""Mini-batches from a table on disk, made ready by threads so that steps need not wait.
+
+A thread for each lane reads and shuffles; one more puts the rows of the next steps together and
+sends them to the devices.
+"""
 
 import math
 import queue
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Array, Int
@@ -16,11 +21,62 @@ from ..data import Block, Scaling, as_block
 from ..disk import Table
 from ..tables import Dataset, read
 from .mesh import everywhere, spread
-from .svi import LONGEST, SENT, positions
+from .svi import positions
 
 __all__ = ["StreamFeed"]
 
-AHEAD = 2  # shuffled buffers that wait to be used
+BUFFERS = 2  # of a lane, that wait to be used
+STRETCHES = 1  # of steps, that wait to be used
+STRETCH = 2**22  # bytes of the rows of a stretch
+LENGTHS = (8, 100)  # steps of a stretch at least and at most
+T = TypeVar("T")
+
+
+class Ahead(Generic[T]):
+    """What an iterator gives, made by a thread before it is asked for."""
+
+    def __init__(self, items: Iterator[T], room: int):
+        self._queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(room)
+        self._closed = threading.Event()
+        self._double = bool(jnp.zeros(()).dtype == jnp.float64)  # a thread does not inherit it
+        self._thread = threading.Thread(target=self._run, args=(items,), daemon=True)
+        self._thread.start()
+
+    def _run(self, items: Iterator[T]) -> None:
+        with jax.enable_x64(self._double):
+            try:
+                for item in items:
+                    if not self._put(item, None):
+                        return
+            except BaseException as error:  # raised again by `next`
+                self._put(None, error)
+
+    def _put(self, item: T | None, error: BaseException | None) -> bool:
+        """Hand something over, unless nobody wants it any more."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put((item, error), timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def next(self) -> Any:
+        """The next item, or the error that came instead."""
+        while not self._closed.is_set():
+            try:
+                item, error = self._queue.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if error is not None:
+                raise error
+            return item
+        raise RuntimeError("nothing is read ahead any more")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._thread.join()
 
 
 class StreamFeed:
@@ -28,7 +84,6 @@ class StreamFeed:
 
     Attributes:
         epoch: the steps in which every row is met once.
-        longest: the most steps that `take` gives at a time.
         taken: how many were taken, counting those left out at the beginning.
     """
 
@@ -46,45 +101,64 @@ class StreamFeed:
         size = -(-min(batch_size, len(table)) // grain) * grain
         self.epoch = -(-len(table) // size)
         row = sum(leaf.nbytes for leaf in jax.tree.leaves(like)) / len(like.X)
-        self.longest = int(np.clip(SENT / (row * size), 1, LONGEST))
-        self.taken = skip
+        self._length = int(np.clip(STRETCH / (row * size), *LENGTHS))
         self._none: Block = jax.tree.map(
             lambda leaf: leaf[:0] if np.ndim(leaf) else np.asarray(float(len(table))), like
         )
+        self.taken, self._skipped = skip, skip
         self._lanes = [
             Lane(table, lane, sample, scaling, size // table.lanes, self.epoch, seed, skip)
             for lane in table.own
         ]
+        self._stretches = Ahead(self._all_stretches(), STRETCHES)
+        self._now: tuple[Block, Int[Array, "T B"]]
 
     def close(self) -> None:
         """End the threads."""
         for lane in self._lanes:
             lane.close()
+        self._stretches.close()
 
-    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
-        """The rows of n steps, n ≤ longest, and where they are; always of the same shape."""
-        size, lanes = self._lanes[0].size, len(self._lanes)
-        there = np.zeros((self.longest, lanes * size), bool)
-        pieces = [self._none]
-        for t in range(n):
-            for k, lane in enumerate(self._lanes):
-                found = lane.step()
-                there[t, k * size : k * size + sum(len(piece.X) for piece in found)] = True
-                pieces += found
+    @property
+    def longest(self) -> int:
+        """The most steps that `take` gives now: those that are left of a stretch."""
+        return self._length - (self.taken - self._skipped) % self._length
+
+    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
+        """A block with the rows of n steps, where in it they are, and which step is the first."""
+        first = (self.taken - self._skipped) % self._length
+        if first == 0:
+            self._now = self._stretches.next()
         self.taken += n
+        block, rows = self._now
+        return [block], (rows,), first
 
-        def placed(*leaves: np.ndarray) -> Any:
-            if not leaves[0].ndim:  # how many rows there are in all
-                return everywhere(leaves[0])
-            table = np.zeros((*there.shape, *leaves[0].shape[1:]), leaves[0].dtype)
-            table[there] = np.concatenate(leaves)
-            return spread(table)
+    def _all_stretches(self) -> Iterator[tuple[Block, Int[Array, "T B"]]]:
+        """Steps by the stretch, on the devices, for ever."""
+        size = self._lanes[0].size
+        while True:
+            there = np.zeros((self._length, len(self._lanes) * size), bool)
+            pieces = [self._none]
+            for t in range(self._length):
+                for k, lane in enumerate(self._lanes):
+                    found = lane.step()
+                    there[t, k * size : k * size + sum(len(piece.X) for piece in found)] = True
+                    pieces += found
+            block = jax.tree.map(lambda *leaves, there=there: _placed(there, leaves), *pieces)
+            yield block, spread(positions(there))
 
-        return [jax.tree.map(placed, *pieces)], (spread(positions(there)),)
+
+def _placed(there: np.ndarray, leaves: tuple[np.ndarray, ...]) -> Any:
+    """Rows one after another, as a table of steps with gaps where there is none."""
+    if not leaves[0].ndim:  # how many rows there are in all
+        return everywhere(leaves[0])
+    table = np.zeros((*there.shape, *leaves[0].shape[1:]), leaves[0].dtype)
+    table[there] = np.concatenate(leaves)
+    return spread(table)
 
 
 class Lane:
-    """The rows of one lane, so many a step, with a thread that reads ahead.
+    """The rows of one lane, so many a step, read ahead.
 
     Attributes:
         size: rows of a step, unless the epoch ends.
@@ -106,27 +180,13 @@ class Lane:
         self._taken, self._ended = skip, False
         self._rest: Block | None = None  # of a buffer, from row `_at` on
         self._at = 0
-        self._queue: queue.Queue[Block | BaseException | None] = queue.Queue(AHEAD)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._read_ahead, args=(skip,), daemon=True)
-        self._thread.start()
+        self._buffers = Ahead(self._all_buffers(skip), BUFFERS)
 
     def close(self) -> None:
         """End the thread."""
-        self._closed.set()
-        self._thread.join()
+        self._buffers.close()
 
-    # -- in the thread -----------------------------------------------------------------------------
-
-    def _read_ahead(self, skip: int) -> None:
-        try:
-            for found in self._buffers(skip):
-                if not self._put(found):
-                    return
-        except BaseException as error:  # told by `step`
-            self._put(error)
-
-    def _buffers(self, skip: int) -> Iterator[Block | None]:
+    def _all_buffers(self, skip: int) -> Iterator[Block | None]:
         """Blocks of shuffled rows for ever, None after each epoch."""
         epoch, steps = divmod(skip, self._epoch)
         names, likelihoods = self._sample.names, self._sample.likelihoods
@@ -148,18 +208,6 @@ class Lane:
         named = dict(zip(self._sample.names, self._sample.likelihoods, strict=True))
         return read(named, frame[self._table.inputs], frame, self._sample.columns, some=True)
 
-    def _put(self, found: Block | BaseException | None) -> bool:
-        """Hand something over, unless nobody wants it any more."""
-        while not self._closed.is_set():
-            try:
-                self._queue.put(found, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    # -- outside of it -----------------------------------------------------------------------------
-
     def step(self) -> list[Block]:
         """The rows of the next step in one or more pieces; fewer than `size` as the epoch ends."""
         pieces, missing = [], self.size
@@ -180,10 +228,8 @@ class Lane:
 
     def _next(self) -> None:
         """Go on to the next buffer, or learn that the epoch has ended."""
-        found = self._queue.get()
-        if isinstance(found, BaseException):
-            raise found
-        self._rest, self._at, self._ended = found, 0, found is None
+        self._rest, self._at = self._buffers.next(), 0
+        self._ended = self._rest is None
 
 
 def _rows(block: Block, begin: int, end: int) -> Block:

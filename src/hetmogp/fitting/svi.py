@@ -102,8 +102,8 @@ class Feed:
     def close(self) -> None:
         """Nothing to end here; a feed from disk has a thread."""
 
-    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...]]:
-        """Blocks and rows for n steps, n ≤ longest; always of the same shape."""
+    def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
+        """Blocks and rows for n steps, n ≤ longest, from step 0 on; always of the same shape."""
         self.taken += n
         rows = []
         for draws, size in zip(self._draws, self.sizes, strict=True):
@@ -111,9 +111,9 @@ class Feed:
             table[:n] = list(itertools.islice(draws, n))
             rows.append(np.split(table, distributed.count(), axis=1)[distributed.index()])
         if self.resident:
-            return list(self.blocks), tuple(map(spread, rows))
+            return list(self.blocks), tuple(map(spread, rows)), 0
         sent = [_sent(block, table) for block, table in zip(self.blocks, rows, strict=True)]
-        return sent, tuple(spread(positions(table >= 0)) for table in rows)
+        return sent, tuple(spread(positions(table >= 0)) for table in rows), 0
 
 
 def _sent(block: Block, rows: Int[np.ndarray, "T B"]) -> Block:
@@ -222,6 +222,7 @@ def chunk(
     parameters: Parameters,
     blocks: list[Block],
     rows: tuple[Int[Array, "T B"], ...],
+    first: Int[Array, ""],
     n: Int[Array, ""],
     jitter: Array,
     rules: Rules,
@@ -231,7 +232,7 @@ def chunk(
     seed: Int[Array, ""],
     devices: Mesh,
 ) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
-    """The first n of T steps; also the mini-batch bounds, and whether all is finite.
+    """So many of T steps; also their bounds, the others zero, and whether all is finite.
 
     `pace` multiplies the step sizes of the optimiser and of the natural gradient. A block holds all
     rows, (N, ...), on every device; or those of each step, (T, B, ...), spread over the devices.
@@ -245,7 +246,7 @@ def chunk(
         anchor: Anchor,
         numbers: tuple[Array, ...],
     ) -> tuple[State, Array]:
-        n, jitter, pace, seed = numbers
+        first, n, jitter, pace, seed = numbers
         key = jax.random.key(seed)
 
         def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
@@ -256,7 +257,7 @@ def chunk(
             )
             return state, carry[1].at[i].set(bound)
 
-        return jax.lax.fori_loop(0, n, body, (state, jnp.zeros(rows[0].shape[0])))
+        return jax.lax.fori_loop(first, first + n, body, (state, jnp.zeros(rows[0].shape[0])))
 
     same = PartitionSpec()
     state, bounds = jax.shard_map(
@@ -265,7 +266,7 @@ def chunk(
         in_specs=(same, [_held(b) for b in blocks], PartitionSpec(None, ROWS), same, same, same),
         out_specs=same,
         check_vma=False,  # a gradient is that of the device's own rows, until they are added up
-    )(state, blocks, rows, parameters, anchor, (n, jitter, pace, seed))
+    )(state, blocks, rows, parameters, anchor, (first, n, jitter, pace, seed))
     found = jax.tree.leaves((state.free, state.q, bounds))
     return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in found]))
 

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo browser test lint docs stress bench experiments out_of_core calibration discovery clean
+.PHONY: install peers demo browser test lint docs stress bench experiments out_of_core calibration discovery slow scale clean
 
 install: $(READY)
 
@@ -37,6 +37,10 @@ LONGEST := $(addprefix tests/test_,walk.py model.py docs.py families.py fitting.
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests src
 
+# What takes too long for every change.
+slow: $(READY)
+	$(BIN)/python -m pytest -n 2 -m slow tests
+
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -60,6 +64,10 @@ experiments: $(READY)
 # Writes 50 million rows (about 2 GB) to a folder beside the build outputs.
 out_of_core: $(READY)
 	$(BIN)/python benchmarks/out_of_core.py --rows 50000000 --folder build/rows
+
+# Rows a second by batch size, from memory and from the same table on disk.
+scale: $(READY)
+	$(BIN)/python benchmarks/scale.py --folder build/rows
 
 calibration: $(READY)
 	$(BIN)/python benchmarks/calibration.py --seeds 5 --workers 2 --out docs

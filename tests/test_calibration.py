@@ -1,4 +1,4 @@
-"""The calibration run in short: two families, one seed, fewer rows; `make calibration` is whole."""
+"""The calibration run in short: one family, one seed, fewer rows; `make calibration` is whole."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from calibration import one_family
 
 
-@pytest.mark.parametrize("name", ["LogLogistic", "ZeroInflatedPoisson"])
+@pytest.mark.parametrize(
+    "name", ["LogLogistic", pytest.param("ZeroInflatedPoisson", marks=pytest.mark.slow)]
+)
 def test_predictions_are_as_sure_as_they_should_be(name):
     found = one_family(name, seeds=1, first=100, rows=400, fresh=1000)
     assert found["converged"] == 1.0

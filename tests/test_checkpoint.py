@@ -54,7 +54,10 @@ def finished(process):
 
 
 @pytest.mark.parametrize(("method", "every"), [("svi", 70), ("vem", 1)])
-def test_a_killed_run_ends_where_it_would_have_ended(tmp_path, method, every):
+def test_a_killed_run_ends_where_it_would_have_ended(tmp_path, monkeypatch, method, every):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))  # once for all
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
     whole = started(method, "", every, tmp_path / "whole.npz")
     kept = tmp_path / "kept"
     process = started(method, kept, every, tmp_path / "resumed.npz")

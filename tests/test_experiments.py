@@ -299,6 +299,7 @@ def test_gap(quick, tmp_path):
     assert names == {"gap.csv", "gap_paper.png", "gap_sharing.png"}
 
 
+@pytest.mark.slow
 def test_behaviour(quick, tmp_path, monkeypatch):
     monkeypatch.setattr(behaviour, "PEOPLE", 1)
     monkeypatch.setattr(behaviour, "TRAIN", 100)
@@ -309,6 +310,7 @@ def test_behaviour(quick, tmp_path, monkeypatch):
     assert (tmp_path / "out" / "behaviour.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_london(quick, tmp_path, monkeypatch):
     monkeypatch.setattr(london, "TEST", 100)
     monkeypatch.setattr(london, "HIDDEN", ("",))
@@ -329,6 +331,7 @@ def test_london(quick, tmp_path, monkeypatch):
     assert "| 2015 to 2018 | StudentT | 1,000 | 10 |" in page.read_text()
 
 
+@pytest.mark.slow
 def test_arrhythmia(quick, tmp_path):
     X, Y = heart(np.random.default_rng(5))
     ages = np.expm1(Y["log_age"])

@@ -74,7 +74,7 @@ def random_sites(parameters, batch, seed):
     return tuple(sites)
 
 
-@pytest.mark.parametrize("Q", [1, 6])
+@pytest.mark.parametrize("Q", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_e_step_converges_from_any_start_and_never_falls(Q):
     _, batch, parameters = mixed_problem(Q)
     ends = []

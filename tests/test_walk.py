@@ -72,7 +72,7 @@ def hetmogp(folder, *arguments):
 def walk(tables):
     """All the commands in turn."""
     found = hetmogp(
-        *(tables, "discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,visits,sky"),
+        *(tables, "discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,sky"),
         "--json",
     )
     said = {"discover": found}
@@ -94,7 +94,6 @@ def test_discovery_knows_the_kinds(walk):
     chosen = rows[rows["recommended"]].set_index("output")["likelihood"]
     assert chosen["rain"] == "Bernoulli()"
     assert chosen["sky"].startswith("Categorical")
-    assert chosen["visits"] in ("Poisson()", "NegativeBinomial()")
 
 
 def test_the_fit_is_told_and_saved(walk, tables):

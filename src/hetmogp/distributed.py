@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-__all__ = ["GroupError", "initialize"]
+__all__ = ["GroupError", "count", "index", "initialize"]
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
 LATER = 3600  # seconds by which JAX's own patience is longer than ours

@@ -12,7 +12,7 @@ import pytest
 import hetmogp as hm
 from hetmogp import disk, distributed
 from hetmogp.data import blocks
-from hetmogp.fitting import stream
+from hetmogp.fitting import JITTER, stream
 from hetmogp.fitting.stream import StreamFeed
 from hetmogp.linalg import session
 from hetmogp.tables import read
@@ -128,6 +128,16 @@ def test_batches_are_the_same_for_as_many_lanes_by_any_number_of_processes(
         steps_of(table, frame, 24, 1)
 
 
+def test_processes_that_see_other_files_are_told(tmp_path, monkeypatch):
+    table = hm.Table(written(tmp_path, rows(40), (20, 20), 20), inputs=["id"])
+    other = hm.Table(tmp_path / "0.parquet", inputs=["id"])
+    said = []
+    monkeypatch.setattr(distributed, "gathered", lambda mine: said.append(mine) or said)
+    other.agree()
+    with pytest.raises(distributed.GroupError, match=r"40 rows in 2.*process 0 20 rows in 1 files"):
+        table.agree()
+
+
 def test_each_process_reads_its_own_row_groups(tmp_path, monkeypatch):
     table = hm.Table(written(tmp_path, rows(400), (200, 200), 50), inputs=["id"])
     numbers = [[unit.number for unit in table.stretch(k, 4)] for k in range(4)]
@@ -139,6 +149,7 @@ def test_the_sample_is_the_same_by_any_number_of_processes(tmp_path, monkeypatch
     table = hm.Table(written(tmp_path, rows(500), (203, 297), 70), inputs=["id"])
     whole = table.sample(["id", "a"], seed=1)
     monkeypatch.setattr(distributed, "together", lambda make: make())
+    monkeypatch.setattr(table, "agree", lambda: None)
     parts = []
     for k in range(3):
         one_of(monkeypatch, k, 3)
@@ -290,3 +301,18 @@ def test_wrong_uses_are_told(folder):
         hm.HetMOGP(LIKELIHOODS).fit([1.0])
     with pytest.raises(ValueError, match="all rows at once"):
         hm.HetMOGP(LIKELIHOODS, method="vem").fit(table)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_epoch_that_ends_in_a_batch_not_full_is_fine_with_any_likelihood(small, tmp_path, dtype):
+    """Where there is no row a gradient at zero, which is infinite for some, must not be taken."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"x": rng.uniform(0, 3, 130), "y": rng.gamma(2.0, 1.0, 130)})
+    table = hm.Table(written(tmp_path, frame, (130,), 40), inputs=["x"], lanes=2)
+    model = hm.HetMOGP(
+        {"y": hm.Gamma()}, latents=1, inducing=5, batch_size=50, max_iter=9, dtype=dtype,
+        progress=False,
+    ).fit(table)  # fmt: skip
+    assert np.isfinite(model.elbo_)
+    assert model._learned.jitter == JITTER[dtype], "no step had to be taken again"
+    assert model.weights_.dtype == np.dtype(dtype)

@@ -23,7 +23,9 @@ import hetmogp as hm
 folder, steps = sys.argv[1:]
 model = hm.HetMOGP({"a": hm.Gaussian()}, max_iter=int(steps), **OPTIONS)
 table = hm.Table(f"{folder}/rows/*.parquet", inputs=["x"])
+named = model.likelihoods
 assert hm.ray.fit(model, table, num_workers=2, checkpoint=f"{folder}/kept", every=20) is model
+assert model.likelihoods is named
 print("bound", repr(model.elbo_), model.n_iter_)
 """.replace("OPTIONS", repr(OPTIONS))
 

@@ -25,6 +25,7 @@ def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
     inputs = [column.name for column in model.columns_]
     beside = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
     columns = list(dict.fromkeys([*inputs, *model.output_names_, *beside]))
+    table.agree()
     mine = (distributed.index(), distributed.count())
 
     def check(frame: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -73,6 +74,7 @@ def predict(
     inputs = [column.name for column in model.columns_]
     needed = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
     columns = list(dict.fromkeys([*inputs, *(c for c in needed if c in table.columns)]))
+    table.agree()
     mine = (distributed.index(), distributed.count())
 
     def predicted(frame: pd.DataFrame) -> pa.Table:
@@ -96,12 +98,20 @@ def predict(
                 if writer is not None:
                     writer.close()
 
-    def own() -> None:
+    def own() -> str | None:
         if distributed.count() == 1:
             write(target)
-        elif table.stretch(*mine):
-            target.mkdir(parents=True, exist_ok=True)
-            write(target / f"part-{distributed.index():05d}.parquet")
+            return None
+        target.mkdir(parents=True, exist_ok=True)
+        part = target / f"part-{distributed.index():05d}.parquet"
+        if not table.stretch(*mine):
+            return None
+        write(part)
+        return part.name
 
-    distributed.together(own)
+    written = distributed.gathered(distributed.together(own))
+    if distributed.count() > 1 and distributed.index() == 0:
+        for part in target.glob("part-*.parquet"):
+            if part.name not in written:
+                part.unlink()  # of an earlier time, by more processes
     return target

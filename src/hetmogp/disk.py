@@ -157,6 +157,19 @@ class Table:
         """What there is, in words."""
         return f"{len(self)} rows in {len(self.files)} files, in {self.lanes} lanes"
 
+    def agree(self) -> None:
+        """Refuse a table that other processes see otherwise."""
+        rows = [unit.rows for unit in self._units]
+        seen = ([path.name for path in self.files], rows, self.lanes)
+        for k, other in enumerate(
+            distributed.gathered((self.told, zlib.crc32(repr(seen).encode())))
+        ):
+            if other[1] != zlib.crc32(repr(seen).encode()):
+                raise distributed.GroupError(
+                    f"{self} has {self.told}, but for process {k} {other[0]}: all processes must "
+                    "see the same files"
+                )
+
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | os.PathLike) else "the table"
 
@@ -234,6 +247,7 @@ class Table:
             seed: of the draw.
             told: is called with the share of the pass that is done.
         """
+        self.agree()
         share = SAMPLE / len(self)
         key = zlib.crc32(b"sample")  # not the user's own random numbers, by chance
 

@@ -8,6 +8,7 @@ beside the numbers of a step, which XLA's collectives reduce.
 import atexit
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
@@ -24,8 +25,9 @@ from jax.experimental import multihost_utils
 __all__ = ["GroupError", "count", "index", "initialize"]
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
-LATER = 3600  # seconds by which JAX's own patience is longer than ours
+LATER = 3600  # seconds by which JAX is more patient than we are, or than it is by itself
 MESSAGE = 512  # bytes that one exchange carries; longer messages take a second one
+LOST = re.compile("gloo|nccl|unavailable|connection|socket", re.IGNORECASE)
 T = TypeVar("T")
 
 _failed = False
@@ -91,7 +93,8 @@ def initialize(
                 cluster_detection_method=cluster_detection_method,
                 heartbeat_timeout_seconds=heartbeat_timeout_seconds,
                 initialization_timeout=initialization_timeout + LATER,
-                **options,
+                # One process may have more to do at the end; whether it lives the heartbeat tells.
+                **{"shutdown_timeout_seconds": LATER, **options},
             )
         except Exception as error:
             trouble.append(error)
@@ -219,7 +222,7 @@ def in_touch() -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        if count() == 1:
+        if count() == 1 or not LOST.search(str(error)):
             raise
         raise GroupError(
             f"another process of the group has ended or cannot be reached ({error}); start all of "
@@ -228,7 +231,10 @@ def in_touch() -> Iterator[None]:
 
 
 def together(make: Callable[[], T]) -> T:
-    """Call something that may fail in one process alone: if it does, all of them raise."""
+    """Call something that may fail in one process alone: if it does, all of them raise.
+
+    What would fail again (a bad value) is a ValueError everywhere.
+    """
     if count() == 1:
         return make()
     value, error = None, None
@@ -236,12 +242,13 @@ def together(make: Callable[[], T]) -> T:
         value = make()
     except Exception as caught:
         error = caught
-    said = gathered(None if error is None else f"{type(error).__name__}: {error}")
+    again = isinstance(error, ValueError | TypeError | ArithmeticError)
+    said = gathered(None if error is None else (f"{type(error).__name__}: {error}", again))
     if error is not None:
         raise error
     for k, trouble in enumerate(said):
         if trouble is not None:
-            raise GroupError(f"process {k} failed: {trouble}")
+            raise (ValueError if trouble[1] else GroupError)(f"process {k} failed: {trouble[0]}")
     return value  # type: ignore[return-value]
 
 
@@ -249,17 +256,40 @@ def from_first(make: Callable[[], T]) -> T:
     """What process 0 makes by itself, or raises, at every process."""
     if count() == 1:
         return make()
-    value, error = None, None
+    value: Any = None
+    error: BaseException | None = None
+    told: BaseException | None = None
     if index() == 0:
         try:
             with alone():
                 value = make()
+            pickle.dumps(value)
         except (Exception, KeyboardInterrupt) as caught:
-            error = caught
-    value, error = gathered((value, error))[0]
+            error, told = caught, _sendable(caught)
+            value = None
+    value, told = gathered((value, told))[0]
     if error is not None:
         raise error
-    return value  # type: ignore[return-value]
+    if told is not None:
+        raise told
+    return value
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error, or one that says as much and can be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def numbers_of_first(tree: T) -> T:
+    """A tree of numbers with those of process 0, where processes may differ by rounding."""
+    if count() == 1:
+        return tree
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, from_first(lambda: list(map(np.asarray, leaves))))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +32,6 @@ from .quadrature import Expectation, standard_nodes
 from .summary import Summary
 from .tables import Dataset, argument_values, name_outputs, read, same_index
 from .variational import Factors
-
-if TYPE_CHECKING:
-    from .discovery import Discovery
 
 __all__ = ["HetMOGP", "independent"]
 
@@ -225,10 +222,7 @@ class HetMOGP(BaseEstimator):
         self._check_options()
         checkpoints = _checkpoints(checkpoint, every, resume)
         X, Y, source = self._sampled(X, Y)
-        chosen, discovery = distributed.from_first(lambda: self._chosen(X, Y))
-        if discovery is not None:
-            self.discovery_ = discovery
-        named = name_outputs(chosen, Y)
+        named = name_outputs(self._chosen(X, Y), Y)
         data = read(named, X, Y)
         if source is not None:
             source = Source(source.table, {name: source.observed[name] for name in named})
@@ -274,7 +268,7 @@ class HetMOGP(BaseEstimator):
         rows = sample.rows
         return rows[X.inputs], rows.drop(columns=X.inputs), Source(X, sample.values)
 
-    def _chosen(self, X: Any, Y: Any) -> tuple[Any, "Discovery | None"]:
+    def _chosen(self, X: Any, Y: Any) -> Any:
         """The likelihoods, those that are to be found ("auto") found by `discover`."""
         wanted = self.likelihoods
         if isinstance(wanted, str) and wanted == "auto":
@@ -284,10 +278,13 @@ class HetMOGP(BaseEstimator):
         ):
             outputs = [str(n) for n, of in wanted.items() if isinstance(of, str) and of == "auto"]
         else:
-            return wanted, None
+            return wanted
         from .discovery import discover  # it fits models itself
 
-        found = discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress)
+        found = distributed.from_first(
+            lambda: discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress)
+        )
+        self.discovery_ = found
         for name, why in found.left_out.items():
             warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
         if outputs is None:
@@ -297,7 +294,7 @@ class HetMOGP(BaseEstimator):
             chosen = {name: of for name, of in every.items() if name not in found.left_out}
         if not chosen:
             raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
-        return chosen, found
+        return chosen
 
     def _check_options(self) -> None:
         for option, allowed in OPTIONS.items():

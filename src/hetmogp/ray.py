@@ -56,7 +56,7 @@ def fit(
         "model": model,
         "files": [str(path.resolve()) for path in table.files],
         "inputs": table.inputs,
-        "lanes": table.lanes if table.lanes > 1 else num_workers,
+        "lanes": table._lanes,
         "workers": num_workers,
         "checkpoint": None if checkpoint is None else str(Path(checkpoint).resolve()),
         "every": every,
@@ -78,7 +78,8 @@ def fit(
     found = result.return_value
     if isinstance(found, Exception):
         raise found
-    model.__dict__.update(found.__dict__)
+    given = model.get_params(deep=False)
+    model.__dict__.update({k: v for k, v in vars(found).items() if k not in given})
     return model
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import jax
 import numpy as np
 
 from .. import distributed
@@ -21,7 +22,7 @@ from .mesh import rounded
 from .progress import Progress
 from .run import JITTER, Feed, Fit, NotPositiveDefiniteError, run_svi, run_vem
 from .start import initial_lengthscales, initial_parameters, latent_kernels, place_inducing
-from .stream import StreamFeed
+from .stream import StreamFeed, rows_of_a_batch
 
 if TYPE_CHECKING:
     from ..model import HetMOGP
@@ -64,9 +65,11 @@ def learn(
     data = _by_name(data)
     if checkpoints is not None:
         of = identity(data, options)
-        of["the number of rows in a batch"] = str(rounded(options.batch_size))
+        size = rounded(options.batch_size)
         if source is not None:
             of["the table"] = source.table.told
+            size = rows_of_a_batch(source.table, options.batch_size)
+        of["the number of rows in a batch"] = str(size)
         checkpoints = replace(checkpoints, of=of)
     observed_at = data.observed()
     values = [
@@ -142,7 +145,7 @@ def learn(
         )
         for restart in range(options.restarts or 1)
     ]
-    starts = distributed.from_first(lambda: starts)  # k-means differs by rounding between machines
+    starts = distributed.numbers_of_first(starts)  # machines differ by rounding
     anchor = Anchor.of(starts[0], values, options.weight_scale)
     rules = Rules(joint=options.bound == "joint", expectation=options.expectation)
     common: dict[str, Any] = {
@@ -156,12 +159,17 @@ def learn(
     try:
         if method == "vem":
             prune = options.prune and options.prior == "lmc" and options.natural_gradients
-            fit = distributed.from_first(
-                lambda: run_vem(
+
+            def by_first() -> tuple[Any, dict[str, Any]]:
+                fit = run_vem(
                     starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
                 )
-            )
-            return fit, scaling, method
+                told = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q")}
+                return jax.tree.map(np.asarray, (jax.tree.leaves(fit.parameters), fit.q)), told
+
+            (leaves, q), told = distributed.from_first(by_first)
+            parameters = jax.tree.unflatten(jax.tree.structure(starts[0]), leaves)
+            return Fit(parameters, q, **told), scaling, method
 
         def feeds(skip: int) -> Feed:
             size, seed = options.batch_size, options.seed
@@ -171,8 +179,9 @@ def learn(
             groups[:] = feed.blocks  # where the devices can reach them, for the next one too
             return feed
 
-        fits = [
-            run_svi(
+        fits: list[Fit] = []
+        for number, start in enumerate(starts):
+            fit = run_svi(
                 start,
                 anchor,
                 feeds,
@@ -182,8 +191,9 @@ def learn(
                 checkpoints=checkpoints and checkpoints.within(f"start{number}"),
                 **common,
             )
-            for number, start in enumerate(starts)
-        ]
+            fits.append(fit)
+            if fit.interrupted:
+                break
         return max(fits, key=lambda fit: fit.bound), scaling, method
     except NotPositiveDefiniteError:
         raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None

@@ -272,10 +272,11 @@ def run_svi(
         fit.history, fit.jitter, bounds = notes["history"], notes["jitter"], notes["bounds"]
         fit.iterations, fit.converged = notes["iterations"], notes["converged"]
         small, pace, taken = notes["small"], notes["pace"], notes["taken"]
+    state, fixed = everywhere((state, (start, anchor)))
+    agreed = False  # to stop, in a group
     feed = feeds(taken)
     least, most = PATIENCE
     window = min(feed.epoch * -(-least // feed.epoch), most)
-    state, fixed = everywhere((state, (start, anchor)))
 
     def keep() -> None:
         if checkpoints is not None:
@@ -301,7 +302,10 @@ def run_svi(
                 seed=key,
                 devices=mesh(),
             )
-            return state, np.asarray(found)[first : first + n].tolist(), bool(finite)
+            bounds = np.asarray(found)[first : first + n].tolist()
+        # What is decided by these must be decided by all.
+        bounds, finite = distributed.from_first(lambda: (bounds, bool(finite)))
+        return state, bounds, finite
 
     try:
         with distributed.interrupts() as interrupted:
@@ -338,9 +342,12 @@ def run_svi(
                 progress.update(f"step {fit.iterations}", fraction, now)
                 said = distributed.gathered((length, interrupted()))
                 length = said[0][0]
-                if any(stop for _, stop in said):
+                agreed = any(stop for _, stop in said)
+                if agreed:
                     raise KeyboardInterrupt
     except KeyboardInterrupt:
+        if distributed.count() > 1 and not agreed:
+            raise
         _interrupted(fit)
     finally:
         feed.close()
@@ -351,10 +358,11 @@ def run_svi(
     # The bound over an epoch, or over its first 200 batches: steps of size zero, compiled already.
     again, left, found = feeds(0), min(feed.epoch, 200), []
     try:
-        while left:
-            n = min(left, again.longest)
-            found += steps(state, again, n, 0.0)[1]
-            left -= n
+        with distributed.interrupts():
+            while left:
+                n = min(left, again.longest)
+                found += steps(state, again, n, 0.0)[1]
+                left -= n
     finally:
         again.close()
     fit.bound = float(np.mean(found))

@@ -23,7 +23,7 @@ from ..tables import Dataset, read
 from .mesh import everywhere, spread
 from .svi import positions
 
-__all__ = ["StreamFeed"]
+__all__ = ["StreamFeed", "rows_of_a_batch"]
 
 BUFFERS = 2  # of a lane, that wait to be used
 STRETCHES = 1  # of steps, that wait to be used
@@ -97,13 +97,12 @@ class StreamFeed:
         seed: int,
         skip: int,
     ):
-        grain = math.lcm(table.lanes, len(distributed.devices()))
-        size = -(-min(batch_size, len(table)) // grain) * grain
+        size = rows_of_a_batch(table, batch_size)
         self.epoch = -(-len(table) // size)
         row = sum(leaf.nbytes for leaf in jax.tree.leaves(like)) / len(like.X)
         self._length = int(np.clip(STRETCH / (row * size), *LENGTHS))
-        self._none: Block = jax.tree.map(
-            lambda leaf: leaf[:0] if np.ndim(leaf) else np.asarray(float(len(table))), like
+        self._any: Block = jax.tree.map(  # a row that fills gaps
+            lambda leaf: leaf[:1] if np.ndim(leaf) else np.asarray(float(len(table))), like
         )
         self.taken, self._skipped = skip, skip
         self._lanes = [
@@ -138,22 +137,35 @@ class StreamFeed:
         size = self._lanes[0].size
         while True:
             there = np.zeros((self._length, len(self._lanes) * size), bool)
-            pieces = [self._none]
+            pieces: list[Block] = []
             for t in range(self._length):
                 for k, lane in enumerate(self._lanes):
                     found = lane.step()
                     there[t, k * size : k * size + sum(len(piece.X) for piece in found)] = True
                     pieces += found
-            block = jax.tree.map(lambda *leaves, there=there: _placed(there, leaves), *pieces)
+            block = jax.tree.map(
+                lambda any_row, *rows, there=there: _placed(there, any_row, rows),
+                *(self._any, *pieces),
+            )
             yield block, spread(positions(there))
 
 
-def _placed(there: np.ndarray, leaves: tuple[np.ndarray, ...]) -> Any:
-    """Rows one after another, as a table of steps with gaps where there is none."""
-    if not leaves[0].ndim:  # how many rows there are in all
-        return everywhere(leaves[0])
-    table = np.zeros((*there.shape, *leaves[0].shape[1:]), leaves[0].dtype)
-    table[there] = np.concatenate(leaves)
+def rows_of_a_batch(table: Table, batch_size: int) -> int:
+    """So many or a few more, so that lanes and devices have as many each."""
+    grain = math.lcm(table.lanes, len(distributed.devices()))
+    return -(-min(batch_size, len(table)) // grain) * grain
+
+
+def _placed(there: np.ndarray, any_row: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:
+    """Rows one after another, as a table of steps; where there is none, any row that is real.
+
+    What is not there counts for nothing, but a gradient at zero may be infinite.
+    """
+    if not any_row.ndim:  # how many rows there are in all
+        return everywhere(any_row)
+    table = np.empty((*there.shape, *any_row.shape[1:]), any_row.dtype)
+    table[...] = any_row[0]
+    table[there] = np.concatenate([any_row[:0], *rows])
     return spread(table)
 
 

@@ -92,7 +92,7 @@ class Feed:
         ]
         self.taken = skip
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
-        self.resident = size <= RESIDENT * _memory()
+        self.resident = all(distributed.gathered(size <= RESIDENT * _memory()))
         self.blocks = everywhere(blocks) if self.resident else blocks
         step = 4.0 * sum(self.sizes)  # bytes: the rows' numbers and, if streamed, the rows
         if not self.resident:

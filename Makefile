@@ -37,8 +37,9 @@ LONGEST := $(addprefix tests/test_,walk.py model.py docs.py families.py fitting.
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests src
 
-# What takes too long for every change.
+# What takes too long for every change; Ray is installed for it.
 slow: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[ray]"
 	$(BIN)/python -m pytest -n 2 -m slow tests
 
 docs: $(READY)

@@ -251,7 +251,7 @@ def many_classes(K, n=80, R=3):
     return parameters, batch
 
 
-@pytest.mark.parametrize("K", [10, 50])
+@pytest.mark.parametrize("K", [10, pytest.param(50, marks=pytest.mark.slow)])
 def test_expectations_over_many_classes_equal_brute_force(K):
     """Within 10⁻³ nats of 10⁶ samples (with the second-order term as a control), row by row."""
     with session():
@@ -420,6 +420,7 @@ def test_from_distribution_starts_at_the_most_likely_constants():
     assert np.exp(start.free["scale"]) == pytest.approx(scale, rel=0.1)
 
 
+@pytest.mark.slow
 def test_from_distribution_in_a_mixed_model():
     y = rng.gumbel(2.0 * wave, 0.5)
     counts = rng.poisson(np.exp(1.0 + wave))

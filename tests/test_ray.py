@@ -43,6 +43,7 @@ def workers():
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are found by /proc")
 def test_a_fit_that_lost_a_worker_ends_where_it_would_have_ended(tmp_path):
     pytest.importorskip("ray")

@@ -14,6 +14,7 @@ from hetmogp.marginals import _one_pass, _projected
 SPEED = Path(__file__).parents[1] / "benchmarks" / "speed.py"
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_without_peers_and_says_so(tmp_path):
     options = ["--only", "step", "--sizes", "20,50", "--rounds", "1", "--out", tmp_path]
     done = subprocess.run(

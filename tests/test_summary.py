@@ -93,6 +93,7 @@ def test_notebooks_see_the_summary_once_fitted(model):
 # -- scikit-learn ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_grid_search_over_latents_and_kernels():
     search = GridSearchCV(
         hm.HetMOGP([hm.Gaussian()], **FAST),

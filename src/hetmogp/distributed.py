@@ -113,7 +113,7 @@ def initialize(
         )
     if trouble:
         hint = (
-            "; neither SLURM, Kubernetes nor mpirun was found: pass coordinator_address, "
+            " Neither SLURM, Kubernetes nor mpirun was found: pass coordinator_address, "
             "num_processes and process_id, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and "
             "JAX_PROCESS_ID"
         )

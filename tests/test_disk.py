@@ -316,3 +316,13 @@ def test_an_epoch_that_ends_in_a_batch_not_full_is_fine_with_any_likelihood(smal
     assert np.isfinite(model.elbo_)
     assert model._learned.jitter == JITTER[dtype], "no step had to be taken again"
     assert model.weights_.dtype == np.dtype(dtype)
+
+
+def test_a_bad_value_is_named_by_its_file_and_row(small, model, tmp_path):
+    frame = rows(300)
+    frame.loc[217, "b"] = 3.0
+    written(tmp_path, frame, (100, 200), 30)
+    table = hm.Table(tmp_path, inputs=["x"])
+    place = r"1\.parquet, from row 90 on: output 'b', row 27: 3 is not"
+    with pytest.raises(ValueError, match=place):
+        model.nlpd(table)

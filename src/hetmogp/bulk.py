@@ -28,18 +28,13 @@ def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
     table.agree()
     mine = (distributed.index(), distributed.count())
 
-    def check(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    def densities(frame: pd.DataFrame) -> dict[str, np.ndarray]:
         return model._log_densities(frame[inputs], frame)
 
     def own() -> dict[str, tuple[float, int]]:
         found = dict.fromkeys(model.output_names_, (0.0, 0))
-        for frame in table.frames(columns, *mine):
-            try:
-                densities = check(frame)
-            except ValueError:
-                table.blame(check, columns, *mine)
-                raise
-            for name, of in densities.items():
+        for here in table.each(densities, columns, *mine):
+            for name, of in here.items():
                 total, count = found[name]
                 found[name] = (total - float(np.sum(of)), count + of.size)
         return found
@@ -86,12 +81,7 @@ def predict(
         writer: pq.ParquetWriter | None = None
         with beside(path) as partial:
             try:
-                for frame in table.frames(columns, *mine):
-                    try:
-                        rows = predicted(frame)
-                    except ValueError:
-                        table.blame(predicted, columns, *mine)
-                        raise
+                for rows in table.each(predicted, columns, *mine):
                     writer = writer or pq.ParquetWriter(partial, rows.schema)
                     writer.write_table(rows.cast(writer.schema))
             finally:

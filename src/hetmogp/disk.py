@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,8 @@ ENDINGS = {
     ".feather": "ipc",
     ".csv": "csv",
 }
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,9 @@ class Table:
         """Refuse a table that other processes see otherwise."""
         rows = [unit.rows for unit in self._units]
         seen = ([path.name for path in self.files], rows, self.lanes)
-        for k, other in enumerate(
-            distributed.gathered((self.told, zlib.crc32(repr(seen).encode())))
-        ):
-            if other[1] != zlib.crc32(repr(seen).encode()):
+        mine = (self.told, zlib.crc32(repr(seen).encode()))
+        for k, other in enumerate(distributed.gathered(mine)):
+            if other != mine:
                 raise distributed.GroupError(
                     f"{self} has {self.told}, but for process {k} {other[0]}: all processes must "
                     "see the same files"
@@ -216,6 +217,18 @@ class Table:
         """All rows, or those of one of so many stretches, in order, ten thousands at a time."""
         for part in _buffers(self.stretch(number, of), FRAME):
             yield pd.concat([unit.read(columns) for unit in part], ignore_index=True)
+
+    def each(
+        self, do: Callable[[pd.DataFrame], T], columns: Sequence[str], number: int, of: int
+    ) -> Iterator[T]:
+        """What is made of each of the frames of a stretch; a bad row is named by its place."""
+        for frame in self.frames(columns, number, of):
+            try:
+                made = do(frame)
+            except ValueError:
+                self.blame(do, columns, number, of)
+                raise
+            yield made
 
     def blame(
         self, check: Callable[[pd.DataFrame], Any], columns: Sequence[str], number: int, of: int

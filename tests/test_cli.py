@@ -492,6 +492,9 @@ def test_many_files_are_one_table(folder, tmp_path):
     fitted = run("fit", parts, "--inputs", "t", "--output", "height:gaussian", *FIT, "--json")
     assert fitted.exit_code == 0, fitted.output
     scores = json.loads(run("score", model, parts / "*.parquet", "--json").stdout)
+    refused = run("score", model, parts / "*.parquet", "--interval", "0.5")
+    assert refused.exit_code == 1
+    assert "--interval is for a single file" in refused.stderr
     again = hm.load(model)
     expected = again.nlpd(table[["t"]], table[["height"]])
     assert scores["height"]["nlpd"] == pytest.approx(expected["height"])

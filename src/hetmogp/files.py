@@ -1,10 +1,14 @@
 """Files that are never half written, and files of numbers that tell when they were altered."""
 
+import errno
 import hashlib
 import json
+import math
 import os
+import re
+import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,11 @@ from safetensors.numpy import save as to_bytes
 __all__ = ["UnreadableFileError", "beside", "read_numbers", "write_numbers"]
 
 LARGEST_HEADER = 2**26  # bytes; names and labels need a small part of it
+LONGEST_ENDING = 32  # bytes; with the rest of a temporary name far below a file system's 255
+TEMPORARY = re.compile(r"\.hetmogp-([1-9]\d{0,6})-[0-9a-f]{16}\.partial(\..*)?")
+VERSIONS = re.compile(r"[1-9][0-9]{0,8}")
+ABANDONED = 3600.0  # seconds without a write, after which a dead process's file is removed
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EPIPE)
 
 
 class UnreadableFileError(ValueError):
@@ -23,24 +32,90 @@ class UnreadableFileError(ValueError):
 
 @contextmanager
 def beside(path: str | os.PathLike) -> Iterator[Path]:
-    """A file to write, which takes the place of another once all of it is there.
+    """A temporary file in the same folder, which replaces the target once all of it is written.
 
-    It has the same ending, by which some libraries tell what to write. Should anything go wrong,
-    what was there before is untouched and nothing is left behind. A link is followed; a device or
-    a pipe is written to as it is.
+    It has the target's ending, by which some libraries tell what to write, and a random name that
+    no other writer uses. Should anything go wrong, what was there before is untouched and nothing
+    is left behind. The target's permissions are kept. A link is followed; a device or a pipe is
+    written to as it is. An error of the disk names the target.
     """
-    target = Path(path).resolve()
+    target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        yield target
+        with _naming(path, target):
+            yield target
         return
-    partial = target.with_name(f".{os.getpid()}.partial.{target.name}")
+    known = target.stat().st_mode & 0o777 if target.exists() else None
+    partial = target.with_name(f".hetmogp-{os.getpid()}-{secrets.token_hex(8)}.partial")
+    if len(os.fsencode(target.suffix)) <= LONGEST_ENDING:
+        partial = partial.with_name(partial.name + target.suffix)
+    with _naming(path, partial):
+        try:
+            # Exclusive, so that a file or link planted under this name is never written to; and
+            # never readable by more people than the file that it is to replace.
+            new = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            os.close(os.open(partial, new, 0o666 if known is None else 0o600))
+            _remove_abandoned(partial)
+            yield partial
+            if known is not None:
+                os.chmod(partial, known)
+            _flush(partial)
+            os.replace(partial, target)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+    with suppress(OSError):  # the file is in its place; not every file system flushes folders
+        _flush(target.parent)
+
+
+@contextmanager
+def _naming(path: str | os.PathLike, written: Path) -> Iterator[None]:
+    """Errors about the file that is written name the path that was asked for."""
     try:
-        yield partial
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, target)
+        yield
+    except OSError as error:
+        code, about = error.errno, f"{error.filename} {error.strerror}"
+        if code is None or (str(written) not in about and code not in NO_ROOM):
+            raise  # about another file, which may be read meanwhile
+        raise OSError(code, os.strerror(code), os.fspath(path)) from error
+
+
+def _flush(path: Path) -> None:
+    """Have the disk hold what was written to a file, or to the list of files in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(mine: Path) -> None:
+    """Remove the temporary files in a folder that killed processes have left.
+
+    A process on another machine, or in another container, may share the folder and looks dead from
+    here. Its files are spared as long as it writes to them now and then. The times compared are
+    both the file system's own, whose clock may differ from this machine's.
+    """
+    with suppress(OSError):
+        now = mine.stat().st_mtime
+        for entry in os.scandir(mine.parent):
+            if (match := TEMPORARY.fullmatch(entry.name)) is None:
+                continue
+            with suppress(OSError):
+                still = now - entry.stat(follow_symlinks=False).st_mtime
+                if still > ABANDONED and not _is_alive(int(match[1])):
+                    os.unlink(entry.path)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # asking would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's
+    return True
 
 
 def write_numbers(
@@ -87,15 +162,15 @@ def read_numbers(
         what = "is not a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}")
     with open(path, "rb") as file:
-        begin = file.read(8)
+        begin, size = file.read(8), os.fstat(file.fileno()).st_size
     header = int.from_bytes(begin, "little")
-    if len(begin) < 8 or header > min(path.stat().st_size - 8, LARGEST_HEADER):
+    if len(begin) < 8 or header > min(size - 8, LARGEST_HEADER):
         raise UnreadableFileError(f"{path} is not a hetmogp {kind}, or was cut short")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             found = metadata.get("version", "")
-            if metadata.get("format") != _format(kind) or not found.isdecimal():
+            if metadata.get("format") != _format(kind) or not VERSIONS.fullmatch(found):
                 raise UnreadableFileError(f"{path} is not a hetmogp {kind}")
             if int(found) > version:
                 raise UnreadableFileError(
@@ -105,6 +180,7 @@ def read_numbers(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (
         *(SafetensorError, UnicodeDecodeError, TypeError, KeyError, OSError, MemoryError),
+        AttributeError,  # of a type of number that NumPy lacks
     ) as error:
         raise UnreadableFileError(
             f"{path} is not a hetmogp {kind}, or is damaged: {error}"
@@ -112,9 +188,17 @@ def read_numbers(
     if kind not in metadata or metadata.get("sha256") != _digest(metadata, kind, tensors):
         raise UnreadableFileError(f"{path} is damaged: its content does not match its checksum")
     try:
-        return json.loads(metadata[kind]), tensors
+        return json.loads(metadata[kind], parse_float=_finite, parse_constant=_finite), tensors
     except (ValueError, RecursionError) as error:
         raise UnreadableFileError(f"{path} describes no {kind}: {error}") from None
+
+
+def _finite(text: str) -> float:
+    """A number in a description: JSON has no other, though Python would read NaN and 1e999."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return value
 
 
 def _format(kind: str) -> str:

@@ -123,19 +123,22 @@ def test_temporary_files_are_no_part_of_a_table(tmp_path):
 # -- what killed processes have left ---------------------------------------------------------------
 
 
+OLD = 2 * files.ABANDONED
+
+
 @pytest.mark.parametrize(
     ("name", "age", "stays"),
     [
-        (f".hetmogp-{DEAD}-0123456789abcdef.partial.csv", 2 * files.ABANDONED, False),
-        (f".hetmogp-{DEAD}-0123456789abcdef.partial", 2 * files.ABANDONED, False),
-        (f".hetmogp-{DEAD}-0123456789abcdef.partial", 60, True),  # maybe of another machine
-        (f".hetmogp-{os.getpid()}-0123456789abcdef.partial", 2 * files.ABANDONED, True),  # alive
-        (f".hetmogp-{DEAD}-notes.partial", 2 * files.ABANDONED, True),
-        (f"hetmogp-{DEAD}-0123456789abcdef.partial", 2 * files.ABANDONED, True),
+        ("{dead}-0123456789abcdef.partial.csv", OLD, False),
+        ("{dead}-0123456789abcdef.partial", OLD, False),
+        ("{dead}-0123456789abcdef.partial", 60, True),  # maybe of another machine
+        ("{alive}-0123456789abcdef.partial", OLD, True),
+        ("{dead}-notes.partial", OLD, True),
+        ("{dead}-0123456789abcdef.csv", OLD, True),
     ],
 )
 def test_abandoned_temporary_files_are_removed(tmp_path, name, age, stays):
-    left = tmp_path / name
+    left = tmp_path / f".hetmogp-{name.format(dead=DEAD, alive=os.getpid())}"
     left.write_text("half")
     os.utime(left, (time.time() - age,) * 2)
     with beside(tmp_path / "m") as partial:

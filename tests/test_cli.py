@@ -375,7 +375,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["fit", "MODEL", "--inputs", "t"], "as a table"),
         (["fit", "BINARY", "--inputs", "t"], "as a table"),
         (["fit", "HEADER", "--inputs", "t"], "has no rows"),
-        (["fit", "DATA", "--inputs", "time"], "has no column 'time'; it has t, height"),
+        (["fit", "DATA", "--inputs", "time"], "has no column 'time'; it has 't', 'height'"),
         (["fit", "DATA", "--inputs", "t", "--output", "weight:gaussian"], "no column 'weight'"),
         (["fit", "DATA", "--inputs", "t", "--output", "t:gaussian"], "as an input and as an out"),
         (["fit", "DATA", "--inputs", "t", "--output", "height:gauss"], "no likelihood 'gauss'"),

@@ -223,4 +223,7 @@ def _plain(value: Any) -> Any:
 
 def is_missing(value: Any) -> bool:
     """Whether a value stands for "not observed"."""
-    return value is None or value is pd.NA or value is pd.NaT or value != value
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    differs = value != value
+    return isinstance(differs, bool | np.bool_) and bool(differs)  # of a list it is a list

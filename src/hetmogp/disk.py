@@ -21,9 +21,10 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from . import distributed
+from . import columnar, delimited, distributed
+from .columnar import ArrowPart
+from .delimited import COMPRESSED, TextPart
 
 __all__ = ["Sample", "Table"]
 
@@ -35,7 +36,8 @@ ENDINGS = {
     ".pq": "parquet",
     ".arrow": "ipc",
     ".feather": "ipc",
-    ".csv": "csv",
+    ".csv": "text",
+    ".tsv": "text",
 }
 
 T = TypeVar("T")
@@ -46,20 +48,23 @@ class Unit:
     """Rows that are read together, or some of them.
 
     Attributes:
-        fragment: what reads them.
-        rows: how many there are to read.
+        part: what reads them.
         number: the unit's, in the table.
         first: where it begins in its file.
         begin: the first that is wanted.
         end: after the last that is wanted.
     """
 
-    fragment: Any
-    rows: int
+    part: ArrowPart | TextPart
     number: int
     first: int
     begin: int
     end: int
+
+    @property
+    def rows(self) -> int:
+        """How many there are to read."""
+        return self.part.rows
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -68,21 +73,21 @@ class Unit:
         """Those of its rows, counted from its beginning, that are between two numbers."""
         return replace(self, begin=max(begin, 0), end=min(end, self.rows))
 
-    def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The rows that are wanted, as a frame."""
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """The rows that are wanted."""
         try:
-            found = self.fragment.to_table(columns=list(columns))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise OSError(f"{self.fragment.path} cannot be read any more: {error}") from error
+            found = self.part.to_table(columns)
+        except (OSError, ValueError) as error:
+            raise OSError(f"{self.part.path} cannot be read any more: {error}") from error
         if found.num_rows != self.rows:
             raise OSError(
-                f"{self.fragment.path} had {self.rows} rows here and now has {found.num_rows}: it "
+                f"{self.part.path} had {self.rows} rows here and now has {found.num_rows}: it "
                 "was changed while it was being read"
             )
-        return found.slice(self.begin, len(self)).to_pandas()
+        return found.slice(self.begin, len(self))
 
     def __str__(self) -> str:
-        return f"{self.fragment.path}, from row {self.first + self.begin} on"
+        return f"{self.part.path}, from row {self.first + self.begin} on"
 
 
 class Table:
@@ -91,12 +96,16 @@ class Table:
     Goes wherever X and Y go: `model.fit(table)`.
 
     Args:
-        source: a file, a folder, a pattern such as "sales/*.parquet", or a list of files; Parquet,
-            Arrow (Feather) or CSV by their endings.
+        source: a file, a folder, a pattern such as "sales/*.parquet", or a list of files. Parquet
+            and Arrow (Feather) files are told by their endings; others are text (CSV), of which
+            a folder may hold .csv and .tsv, compressed or not. All files have the same columns,
+            in any order.
         inputs: the columns that are inputs.
         lanes: into how many stretches the rows are cut, of each of which every mini-batch has as
             many rows; as many as there are processes by default. Processes each read their own. A
             fit by fewer processes with as many lanes is the same fit.
+        text: columns that are text, even if they look like numbers; inputs among them are labels.
+            Those that the table has not are passed over.
     """
 
     def __init__(
@@ -105,38 +114,49 @@ class Table:
         *,
         inputs: Sequence[str],
         lanes: int | None = None,
+        text: Sequence[str] = (),
     ):
         self.source = source
         self.files = _files(source)
-        endings = {path.suffix.lower() for path in self.files}
-        if len(endings) > 1 or not endings <= set(ENDINGS):
+        kinds = {_kind(path) for path in self.files}
+        if len(kinds) > 1:
+            endings = sorted({path.suffix.lower() for path in self.files})
             raise ValueError(
-                f"{self} has files ending in {', '.join(sorted(endings))}; wanted are files of "
-                f"one kind, of {', '.join(ENDINGS)}"
+                f"{self} has files ending in {', '.join(endings)}; wanted are files of one kind, "
+                f"of {', '.join(ENDINGS)}"
             )
-        self._dataset = ds.dataset(
-            [str(path) for path in self.files], format=ENDINGS[endings.pop()]
-        )
-        self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
-        missing = [name for name in self.inputs if name not in self.columns]
-        if missing:
-            raise ValueError(f"{self} has no column {missing[0]!r}; it has {self.columns}")
         if lanes is not None and (not isinstance(lanes, Integral) or lanes < 1):
             raise ValueError(f"lanes must be a whole number >= 1, not {lanes!r}")
         self._lanes = lanes
+        self.text = [text] if isinstance(text, str) else list(text)
+        (kind,) = kinds
+        parts: list[list[Any]]
+        if kind == "text":
+            parts = [[part] for part in delimited.scan(self.files, self.text)]
+            self.columns = list(parts[0][0].kinds)
+        else:
+            self.columns, parts = columnar.scan(self.files, kind)
+        self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
         self._units: list[Unit] = []
-        for fragment in self._dataset.get_fragments():
+        for of_a_file in parts:
             first = 0
-            for part, rows in _readable(fragment):
-                self._units.append(Unit(part, rows, len(self._units), first, 0, rows))
-                first += rows
+            for part in of_a_file:
+                self._units.append(Unit(part, len(self._units), first, 0, part.rows))
+                first += part.rows
         if not len(self):
             raise ValueError(f"{self} has no rows")
 
     @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return self._dataset.schema.names
+    def inputs(self) -> list[str]:
+        """The columns that are inputs."""
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self.columns:
+                raise ValueError(f"{self} has no column {name!r}; it has {self.columns}")
+        self._inputs = list(names)
 
     @property
     def lanes(self) -> int:
@@ -163,7 +183,7 @@ class Table:
         """Refuse a table that other processes see otherwise."""
         rows = [unit.rows for unit in self._units]
         seen = ([path.name for path in self.files], rows, self.lanes)
-        mine = (self.told, zlib.crc32(repr(seen).encode()))
+        mine = [self.told, zlib.crc32(repr(seen).encode())]
         for k, other in enumerate(distributed.gathered(mine)):
             if other != mine:
                 raise distributed.GroupError(
@@ -206,7 +226,7 @@ class Table:
             if skip >= rows:
                 skip -= rows
                 continue
-            frame = pd.concat([unit.read(columns) for unit in part], ignore_index=True)
+            frame = self._frame(part, columns)
             shuffled = np.random.default_rng([seed, epoch, lane, k]).permutation(rows)
             yield frame.iloc[shuffled[skip:]]
             skip = 0
@@ -216,7 +236,20 @@ class Table:
     ) -> Iterator[pd.DataFrame]:
         """All rows, or those of one of so many stretches, in order, ten thousands at a time."""
         for part in _buffers(self.stretch(number, of), FRAME):
-            yield pd.concat([unit.read(columns) for unit in part], ignore_index=True)
+            yield self._frame(part, columns)
+
+    def whole(self) -> pd.DataFrame:
+        """All rows at once."""
+        return self._frame(self._units, self.columns)
+
+    def _frame(self, units: Sequence[Unit], columns: Sequence[str]) -> pd.DataFrame:
+        """The rows of some units; labels that came as numbers are made text."""
+        found = pa.concat_tables([unit.read(columns) for unit in units]).unify_dictionaries()
+        frame = found.to_pandas(ignore_metadata=True)
+        for name in self.text:
+            if name in frame and not pa.types.is_string(found.schema.field(name).type):
+                frame[name] = frame[name].map(_as_text, na_action="ignore")
+        return frame
 
     def each(
         self, do: Callable[[pd.DataFrame], T], columns: Sequence[str], number: int, of: int
@@ -242,7 +275,7 @@ class Table:
             of: so many.
         """
         for unit in self.stretch(number, of):
-            frame = unit.read(columns)
+            frame = self._frame([unit], columns)
             try:
                 check(frame)
             except ValueError as error:
@@ -264,21 +297,24 @@ class Table:
         share = SAMPLE / len(self)
         key = zlib.crc32(b"sample")  # not the user's own random numbers, by chance
 
-        def own() -> tuple[pd.DataFrame, pd.Series]:
-            chosen, values = [], pd.Series(0, index=list(columns))
+        def own() -> tuple[pd.DataFrame, dict[str, int]]:
+            chosen, values = [pd.DataFrame()], dict.fromkeys(columns, 0)
             units = self.stretch(distributed.index(), distributed.count())
             for k, unit in enumerate(units):
                 told(k / len(units))
-                frame = unit.read(columns)
-                values += frame.notna().sum()
+                frame = self._frame([unit], columns)
+                for name, there in frame.notna().sum().items():
+                    values[str(name)] += int(there)
                 drawn = np.random.default_rng([seed, key, unit.number]).random(unit.rows) < share
                 chosen.append(frame[drawn[unit.begin : unit.end]])
-            return pd.concat(chosen) if chosen else pd.DataFrame(), values
+            return _joined(chosen), values
 
         found = distributed.gathered(distributed.together(own))
+        rows = _joined([rows for rows, _ in found])
+        for name in set(self.text) & set(self.inputs):
+            rows[name] = pd.Categorical(rows[name])  # so that nobody takes them for numbers
         return Sample(
-            pd.concat([rows for rows, _ in found], ignore_index=True),
-            {name: sum(int(values[name]) for _, values in found) for name in columns},
+            rows, {name: sum(int(values[name]) for _, values in found) for name in columns}
         )
 
 
@@ -295,7 +331,7 @@ def _files(source: Any) -> list[Path]:
         return [Path(one) for one in source]
     path = Path(source)
     if path.is_dir():
-        files = (p for p in path.rglob("*") if p.suffix.lower() in ENDINGS)
+        files = (p for p in path.rglob("*") if _ending(p) in ENDINGS and p.is_file())
         found = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
     else:
         found = (
@@ -306,12 +342,24 @@ def _files(source: Any) -> list[Path]:
     return found
 
 
-def _readable(fragment: Any) -> list[tuple[Any, int]]:
-    """The parts of a file that can be read by themselves, and how many rows each has."""
-    if isinstance(fragment, ds.ParquetFileFragment):
-        groups = fragment.split_by_row_group()
-        return [(group, group.row_groups[0].num_rows) for group in groups]
-    return [(fragment, fragment.count_rows())]
+def _kind(path: Path) -> str:
+    """What a file is, by its ending; if in doubt text, whose reader tells what is none."""
+    return ENDINGS.get(_ending(path), "text")
+
+
+def _ending(path: Path) -> str:
+    stem = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return stem.suffix.lower()
+
+
+def _as_text(value: Any) -> str:
+    """A label as text; a whole number that came as a float is written as a whole number."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One frame of those that have rows: the others may lack columns, or their types."""
+    return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
 
 def _buffers(units: Sequence[Unit], rows: int) -> Iterator[list[Unit]]:

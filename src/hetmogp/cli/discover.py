@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names, with_labels
+from .files import columns_of, read_table, split_names, visible, with_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,9 @@ def discover(
     """
     with one_clear_line():
         table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
-        X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
+        X = with_labels(columns_of(table, split_names(inputs, table.columns), data), labels, data)
         others = [column for column in table.columns if column not in X]
-        named = split_names(outputs, table) if outputs is not None else others
+        named = split_names(outputs, table.columns) if outputs is not None else others
         if not named:
             fail(f"{data} has no column beside the inputs")
         for name in named:
@@ -75,6 +75,6 @@ def show(table: "pd.DataFrame") -> None:
         numbers = [row[key] for key in ("log_density", "behind", "error")]
         kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
         cells = [name, kind, *("" if n != n else f"{n:.3f}" for n in numbers), row["reason"]]
-        shown.add_row(*(Text(str(cell)) for cell in cells))
+        shown.add_row(*(Text(visible(str(cell))) for cell in cells))
     console = Console()
     Console(width=None if console.is_terminal else WIDE).print(shown)

@@ -1,10 +1,10 @@
 """Tables from files and to files, and models from files."""
 
 import os
-import warnings
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .application import fail
 
@@ -21,6 +21,7 @@ __all__ = [
     "read_table",
     "split_names",
     "text_of",
+    "visible",
     "will_write",
     "with_labels",
     "write_table",
@@ -28,7 +29,7 @@ __all__ = [
 
 PARQUET = (".parquet", ".pq")
 WRITTEN = (".csv", ".tsv", ".txt", "", *PARQUET)  # endings of tables that can be written
-MISSING = ["", "NA", "N/A", "NaN", "nan"]  # what stands for "not observed"; None may be a label
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tabs and ends of lines
 
 
 def is_many(path: Path | None) -> bool:
@@ -39,74 +40,24 @@ def is_many(path: Path | None) -> bool:
 
 
 def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
-    """A table from a CSV or Parquet file, or one line that says why not.
+    """A table from a file, or one line that says why not.
 
     Args:
-        path: the file; its ending tells what it is.
+        path: the file; its ending tells what it is. A pipe is read as text.
         text: the columns that are to be read as text, even if they look like numbers.
     """
-    import pandas as pd
-
     if path.is_dir():
         fail(f"{path} is a folder; name a CSV or Parquet file here")
-    try:
-        if path.suffix.lower() in PARQUET:
-            table = pd.read_parquet(path)
-            if any(name is not None for name in table.index.names):
-                table = table.reset_index()  # an index with a name is a column like others
-        else:
-            table = _read_text(path, text)
-    except FileNotFoundError:
+    if not path.exists():
         fail(f"there is no file {path}")
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        fail(f"cannot read {path} as a table: {str(error).splitlines()[0]}")
-    table.columns = [str(column) for column in table.columns]
-    if not len(table):
-        fail(f"{path} has no rows")
-    for name in text:
-        if name in table.columns:
-            table[name] = table[name].map(_as_text, na_action="ignore")
-    return table
+    from ..disk import Table
+
+    return Table(path, inputs=(), text=text).whole()
 
 
-def _read_text(path: Path, text: Sequence[str]) -> "pd.DataFrame":
-    """A text file whose columns are separated by commas, semicolons or tabs."""
-    import pandas as pd
-
-    header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
-    separator = ";" if 0 < header.count(";") >= header.count(",") else ","
-    options: dict[str, Any] = {
-        "sep": "\t" if path.suffix.lower() == ".tsv" else separator,
-        "index_col": False,  # rows that end in a comma must not shift their columns
-        "keep_default_na": False,
-        "na_values": MISSING,
-        "dtype": dict.fromkeys(text, str),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            table = pd.read_csv(path, **options)
-            if separator == ";":  # where decimal commas are usual, but not the rule
-                commas = pd.read_csv(path, decimal=",", **options)
-                numbers = [t.select_dtypes("number").shape[1] for t in (table, commas)]
-                table = commas if numbers[1] > numbers[0] else table
-        except pd.errors.ParserWarning:
-            fail(
-                f"cannot read {path} as a table: its rows have more fields than its header has "
-                "names, so that columns cannot be told; name the first one too if it holds row "
-                "names"
-            )
-    return table
-
-
-def _as_text(value: Any) -> str:
-    """A label as text; a whole number that came as a float is written as a whole number."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def split_names(names: str, table: "pd.DataFrame | None" = None) -> list[str]:
+def split_names(names: str, columns: Collection[str] = ()) -> list[str]:
     """A comma-separated list; a column whose name has a comma may stand alone."""
-    if table is not None and names in table.columns:
+    if names in columns:
         return [names]
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
@@ -115,10 +66,18 @@ def split_names(names: str, table: "pd.DataFrame | None" = None) -> list[str]:
 
 
 def columns_of(table: "pd.DataFrame", names: Sequence[str], path: Path) -> "pd.DataFrame":
-    """Some columns of a table, all of which must be there."""
+    """Some columns of a table, all of which must be there, with one value a cell."""
+    import numpy as np
+
     for name in names:
         if name not in table.columns:
-            fail(f"{path} has no column {name!r}; it has {', '.join(table.columns)}")
+            fail(f"{path} has no column {name!r}; it has {', '.join(map(repr, table.columns))}")
+        for value in table[name] if table[name].dtype == object else ():
+            if isinstance(value, list | tuple | dict | np.ndarray):
+                fail(
+                    f"{path}, column {name!r} holds several values in a cell, such as {value!r}; "
+                    "wanted is one. Name the columns to use with --inputs and --output"
+                )
     return table[list(names)]
 
 
@@ -128,7 +87,7 @@ def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFra
 
     if names is None:
         return X
-    chosen = columns_of(X, split_names(names, X), path)
+    chosen = columns_of(X, split_names(names, X.columns), path)
     return X.assign(**{str(name): pd.Categorical(column) for name, column in chosen.items()})
 
 
@@ -144,10 +103,11 @@ def read_for(model: "HetMOGP", path: Path) -> tuple["pd.DataFrame", "pd.DataFram
     table = read_table(path, text_of(model))
     beside = [column for of in model.likelihoods_.values() for _, column in of.columns]
     inputs = [column.name for column in model.columns_]
-    for name in (*inputs, *model.output_names_, *beside):
+    needed = list(dict.fromkeys((*inputs, *model.output_names_, *beside)))
+    for name in needed:
         if name not in table.columns:
-            needs = ", ".join(dict.fromkeys((*inputs, *model.output_names_, *beside)))
-            fail(f"{path} has no column {name!r}; the model needs {needs}")
+            fail(f"{path} has no column {name!r}; the model needs {', '.join(map(repr, needed))}")
+    columns_of(table, needed, path)
     return table[inputs], table
 
 
@@ -157,6 +117,11 @@ def text_of(model: "HetMOGP") -> list[str]:
     for name, likelihood in model.likelihoods_.items():
         levels[name] = getattr(likelihood, "classes", None) or ()
     return [name for name, of in levels.items() if of and all(isinstance(v, str) for v in of)]
+
+
+def visible(text: str) -> str:
+    """Text for a terminal: control characters, which names may have, are written as escapes."""
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def will_write(path: Path, *read: Path | None) -> None:

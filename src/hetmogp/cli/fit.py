@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, is_many, read_table, split_names, will_write, with_labels
+from .files import (
+    columns_of,
+    is_many,
+    read_table,
+    split_names,
+    visible,
+    will_write,
+    with_labels,
+)
 from .words import kernel_from, output_from
 
 if TYPE_CHECKING:
@@ -120,12 +128,14 @@ def fit(
     --resume
     """
     with one_clear_line(), _group(distributed, coordinator, processes, process) as first:
-        many = _many(data, inputs, labels, holdout, model) if is_many(data) else None
-        if many is None:
-            table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
-        else:
-            table = next(many.frames(many.columns))
-        X = with_labels(columns_of(table, split_names(inputs, table), data), labels, data)
+        here = is_many(data) or data.exists()
+        if model is None and here and not (data.is_dir() or data.is_file()):
+            fail(f"where should the model of {data} be saved? Name a file with --model")
+        text = [] if labels is None else [labels, *split_names(labels)]
+        many = _many(data, inputs, text, holdout) if is_many(data) else None
+        table = read_table(data, text) if many is None else next(many.frames(many.columns))
+        chosen = split_names(inputs, table.columns)
+        X = with_labels(columns_of(table, chosen, data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
         if first:
             will_write(target, data)
@@ -189,18 +199,15 @@ def _group(
         raise
 
 
-def _many(
-    data: Path, inputs: str, labels: str | None, holdout: float, model: Path | None
-) -> "Table":
+def _many(data: Path, inputs: str, text: list[str], holdout: float) -> "Table":
     """The table that many files hold."""
     from ..disk import Table
 
-    for option, value in (("--labels", labels), ("--holdout", holdout)):
-        if value:
-            fail(f"{option} is for a single file, not for {data}")
-    if model is None and not data.is_dir():
-        fail(f"where should the model of {data} be saved? Name a file with --model")
-    return Table(data, inputs=split_names(inputs))
+    if holdout:
+        fail(f"--holdout is for a single file, not for {data}")
+    table = Table(data, inputs=(), text=text)
+    table.inputs = split_names(inputs, table.columns)
+    return table
 
 
 def _outputs(
@@ -215,6 +222,7 @@ def _outputs(
             warnings.warn(f"column {RESERVED!r} is left out: scores use that name", stacklevel=2)
         if not named:
             fail(f"{data} has no column beside the inputs")
+        columns_of(table, list(named), data)
         return named
     named = {}
     for one in words:
@@ -225,8 +233,7 @@ def _outputs(
             fail(f"an output cannot be called {RESERVED!r}, which scores use; rename the column")
         if name in X:
             fail(f"{name!r} is named as an input and as an output")
-        if name not in table.columns:
-            fail(f"{data} has no column {name!r}; it has {', '.join(table.columns)}")
+        columns_of(table, [name], data)
         named[name] = likelihood
     return named
 
@@ -278,7 +285,8 @@ def _tell(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json
             content["holdout"] = scores.to_dict("index")
         print_json(content)
         return
-    typer.echo(summary)
+    typer.echo(visible(str(summary)))
     if scores is not None:
-        typer.echo(f"\nheld-out rows\n{scores.to_string(float_format='{:.3f}'.format, na_rep='')}")
+        shown = scores.to_string(float_format="{:.3f}".format, na_rep="")
+        typer.echo(visible(f"\nheld-out rows\n{shown}"))
     typer.echo(f"\nmodel: {target}")

@@ -1,5 +1,6 @@
 """`hetmogp predict`."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,11 +9,13 @@ import typer
 from .application import Json, app, fail, one_clear_line, print_json
 from .files import (
     WRITTEN,
+    columns_of,
     is_many,
     load_model,
     read_table,
     split_names,
     text_of,
+    visible,
     will_write,
     write_table,
 )
@@ -78,6 +81,7 @@ def predict(
             for name in names:
                 if name not in table.columns:
                     fail(f"{data} has no column {name!r}; the model was fitted on {names}")
+            columns_of(table, names, data)
             beside = {c for of in fitted.likelihoods_.values() for _, c in of.columns}
             X, given = table[names], table[[c for c in table.columns if c in beside]]
         else:
@@ -101,7 +105,8 @@ def _predict_many(
 
     if out is None:
         fail(f"name a Parquet file for the predictions of {data} with --out")
-    table = Table(data, inputs=[column.name for column in model.columns_])
+    inputs = [column.name for column in model.columns_]
+    table = Table(data, inputs=inputs, text=text_of(model))
     predict(model, table, outputs, out, interval)
     if as_json:
         print_json({"out": str(out), "rows": len(table)})
@@ -125,4 +130,5 @@ def _tell(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
     elif as_json:
         print_json(table.to_dict("records"))
     else:
-        typer.echo(table.to_csv(index=False), nl=False)
+        rows = table.to_csv(index=False)
+        typer.echo(visible(rows) if sys.stdout.isatty() else rows, nl=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .application import Json, app, fail, one_clear_line, print_json
-from .files import is_many, load_model, read_for
+from .files import is_many, load_model, read_for, text_of, visible
 
 
 @app.command()
@@ -40,11 +40,13 @@ def score(
                 fail(f"--interval is for a single file: of {data} the density alone is measured")
             from ..disk import Table
 
-            scores = fitted.nlpd(Table(data, inputs=[column.name for column in fitted.columns_]))
+            inputs = [column.name for column in fitted.columns_]
+            scores = fitted.nlpd(Table(data, inputs=inputs, text=text_of(fitted)))
             if as_json:
                 print_json({name: {"nlpd": value} for name, value in scores.items()})
             else:
-                typer.echo("\n".join(f"{name}  {value:.3f}" for name, value in scores.items()))
+                lines = (f"{visible(name)}  {value:.3f}" for name, value in scores.items())
+                typer.echo("\n".join(lines))
             return
         X, Y = read_for(fitted, data)
         from ..scoring import evaluate
@@ -53,4 +55,4 @@ def score(
         if as_json:
             print_json(found.to_dict("index"))
         else:
-            typer.echo(found.to_string(float_format="{:.3f}".format, na_rep=""))
+            typer.echo(visible(found.to_string(float_format="{:.3f}".format, na_rep="")))

@@ -1,0 +1,114 @@
+"""The cells of a text table: which of them are missing, and what type a column of them has.
+
+A type is decided cell by cell: a column has it if every cell that is not missing can be read as it.
+So it does not matter in which order, or in how many pieces, the cells are looked at.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["MISSING", "TYPES", "Cells", "Kind", "typed"]
+
+Kind = str  # one of the keys of TYPES
+
+MISSING = ("", "NA", "N/A", "NaN", "nan")  # means "not observed"; None and null may be labels
+YES, NO = ("True", "TRUE", "true"), ("False", "FALSE", "false")
+TYPES: dict[Kind, pa.DataType] = {
+    "whole number": pa.int64(),
+    "number": pa.float64(),
+    "number with a comma": pa.float64(),
+    "yes or no": pa.bool_(),
+    "text": pa.string(),
+}
+
+
+class Cells:
+    """What the cells of one column have been so far.
+
+    Attributes:
+        possible: the kinds that all of them can be read as, text aside.
+        missing: whether some are missing.
+        known: whether some are not.
+    """
+
+    def __init__(self) -> None:
+        self.possible, self.missing, self.known = set(READ), False, False
+
+    def add(self, cells: pa.Array) -> None:
+        """Look at more of them."""
+        found = _trimmed(cells)
+        self.missing |= found.null_count > 0
+        self.known |= found.null_count < len(found)
+        for kind in list(self.possible):
+            try:
+                READ[kind](found)
+            except pa.ArrowInvalid:
+                self.possible.remove(kind)
+
+    def kind(self, numbers: Kind) -> Kind:
+        """The narrowest kind that all of them have.
+
+        Args:
+            numbers: the kind of numbers in this table, with a point or with a comma.
+        """
+        if "whole number" in self.possible and self.known and not self.missing:
+            return "whole number"
+        return next((kind for kind in (numbers, "yes or no") if kind in self.possible), "text")
+
+
+def typed(cells: pa.Array, kind: Kind) -> pa.Array:
+    """Cells as values of a kind, null where they are missing; text keeps the spaces around it."""
+    if kind == "text":
+        return pc.if_else(_missing(pc.utf8_trim_whitespace(cells)), None, cells)
+    return READ[kind](_trimmed(cells))
+
+
+def _trimmed(cells: pa.Array) -> pa.Array:
+    found = pc.utf8_trim_whitespace(cells)
+    return pc.if_else(_missing(found), None, found)
+
+
+def _missing(trimmed: pa.Array) -> pa.Array:
+    return pc.is_in(trimmed, pa.array(MISSING, pa.string()))
+
+
+def _number(cells: pa.Array) -> pa.Array:
+    found = _without_plus(cells).cast(pa.float64())
+    if pc.any(pc.is_nan(found)).as_py():
+        raise pa.ArrowInvalid("Arrow takes words such as NAN for numbers, which MISSING has not")
+    return found
+
+
+def _number_with_a_comma(cells: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring(cells, ".")).as_py():
+        raise pa.ArrowInvalid("there is a point, but the decimal mark is a comma")
+    return _number(pc.replace_substring(cells, ",", "."))
+
+
+def _whole_number(cells: pa.Array) -> pa.Array:
+    _number(cells)  # Arrow reads 0x1F as a whole number, though not as a number
+    return _without_plus(cells).cast(pa.int64())
+
+
+def _without_plus(cells: pa.Array) -> pa.Array:
+    if not pc.any(pc.starts_with(cells, "+")).as_py():
+        return cells
+    return pc.replace_substring_regex(cells, r"^\+([0-9.])", r"\1")
+
+
+def _yes_or_no(cells: pa.Array) -> pa.Array:
+    yes, no = (pc.is_in(cells, pa.array(words, pa.string())) for words in (YES, NO))
+    missing = pc.is_null(cells)
+    if not pc.all(pc.or_(missing, pc.or_(yes, no))).as_py():
+        raise pa.ArrowInvalid("there is neither yes nor no")
+    return pc.if_else(missing, None, yes)
+
+
+READ: dict[Kind, Callable[[pa.Array], pa.Array]] = {
+    "whole number": _whole_number,
+    "number": _number,
+    "number with a comma": _number_with_a_comma,
+    "yes or no": _yes_or_no,
+}

@@ -1,0 +1,117 @@
+"""Parquet and Arrow files: the parts that are read by themselves, with the same columns in all."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from .delimited import refuse_other_columns, unreadable
+
+__all__ = ["ArrowPart", "scan"]
+
+NO_NAME = "__index_level_"  # how an index of pandas is stored that has none
+
+
+@dataclass(frozen=True)
+class ArrowPart:
+    """A row group of a Parquet file, or an Arrow file.
+
+    Attributes:
+        path: where the file is.
+        rows: how many it has.
+        fragment: what reads them.
+        schema: the columns of the table, with the types that they have in all files.
+        first: where it begins in its file.
+        counted: the index of pandas, where it has a name and counts the rows, so that it is not
+            stored as a column.
+    """
+
+    path: Path
+    rows: int
+    fragment: Any
+    schema: pa.Schema
+    first: int
+    counted: dict[str, Any] | None
+
+    def to_table(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
+        counted = self.counted["name"] if self.counted else None
+        stored = [name for name in columns if name != counted]
+        found = self.fragment.to_table(schema=self.schema, columns=stored)
+        if self.counted and counted in columns:
+            place = np.arange(self.first, self.first + self.rows)
+            values = pa.array(self.counted["start"] + self.counted["step"] * place)
+            found = found.append_column(counted, values.cast(self.schema.field(counted).type))
+        return found.select(list(columns))
+
+
+def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[list[ArrowPart]]]:
+    """The columns of a table, and the parts of each of its files.
+
+    Args:
+        paths: the files.
+        kind: "parquet", or "ipc" for Arrow.
+    """
+    fragments, schemas = [], []
+    for path in paths:
+        try:
+            (fragment,) = ds.dataset(str(path), format=kind).get_fragments()
+            schemas.append(fragment.physical_schema)
+            fragments.append(_split(fragment))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {path}") from None
+        except (OSError, ValueError) as error:
+            said = str(error).splitlines()[0]
+            raise unreadable(path, f"it is damaged, or no {kind} file ({said})") from error
+    columns = [_columns(path, schema) for path, schema in zip(paths, schemas, strict=True)]
+    refuse_other_columns(paths, [found.names for found in columns])
+    common = columns[0]
+    for path, found in zip(paths, columns, strict=True):
+        try:
+            common = pa.unify_schemas([common, found], promote_options="permissive")
+        except pa.ArrowTypeError as error:
+            raise unreadable(path, f"its values are not those of {paths[0]} ({error})") from error
+    parts: list[list[ArrowPart]] = []
+    for path, schema, groups in zip(paths, schemas, fragments, strict=True):
+        parts.append([])
+        first, counted = 0, _counted(schema)
+        for part, rows in groups:
+            parts[-1].append(ArrowPart(path, rows, part, common, first, counted))
+            first += rows
+    return common.names, parts
+
+
+def _split(fragment: Any) -> list[tuple[Any, int]]:
+    """What of a file can be read by itself, and how many rows each has."""
+    if isinstance(fragment, ds.ParquetFileFragment):
+        groups = fragment.split_by_row_group()
+        return [(group, group.row_groups[0].num_rows) for group in groups]
+    return [(fragment, fragment.count_rows())]
+
+
+def _columns(path: Path, schema: pa.Schema) -> pa.Schema:
+    """The columns of a file: an index of pandas that has a name is one, as the first."""
+    name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
+    if times > 1:
+        raise unreadable(path, f"it has {times} columns called {name!r}")
+    index = [one for one in _index(schema) if isinstance(one, str)]
+    counted = _counted(schema)
+    found = [pa.field(counted["name"], pa.int64())] if counted else []
+    found += [schema.field(name) for name in index if not name.startswith(NO_NAME)]
+    found += [field for field in schema if field.name not in index]
+    return pa.schema(found)
+
+
+def _index(schema: pa.Schema) -> list[Any]:
+    return (schema.pandas_metadata or {}).get("index_columns", [])
+
+
+def _counted(schema: pa.Schema) -> dict[str, Any] | None:
+    """The start, the step and the name of an index that counts the rows, if it has a name."""
+    index = [one for one in _index(schema) if isinstance(one, dict)]
+    return next((one for one in index if one["name"] is not None), None)

@@ -1,0 +1,285 @@
+"""Text tables with a header: one file or many, read by the same code.
+
+All cells are read as text, block by block. A first pass counts the rows and finds the type of each
+column over all rows of all files. A second pass reads the cells as these types. So a table is the
+same however it is cut into files.
+"""
+
+import lzma
+import re
+import zipfile
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from .cells import TYPES, Cells, Kind, typed
+from .files import UnreadableFileError
+
+__all__ = ["COMPRESSED", "TextFile", "TextPart", "refuse_other_columns", "scan", "unreadable"]
+
+COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".zip")
+HEAD = 2**20  # bytes in which the header is looked for
+BLOCK = 2**23  # bytes that are read at a time; a row may not be longer
+BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
+UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
+NOT_TEXT = "it is not text in UTF-8"
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """One file of a table, read with the types that columns have in all files.
+
+    Attributes:
+        file: what is read.
+        rows: how many it has.
+        kinds: of the columns of the table, in their order.
+    """
+
+    file: "TextFile"
+    rows: int
+    kinds: Mapping[str, Kind]
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.file.path
+
+    def to_table(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
+        schema = pa.schema([(name, TYPES[self.kinds[name]]) for name in columns])
+        found = [
+            pa.record_batch([typed(block[n], self.kinds[n]) for n in columns], schema=schema)
+            for block in self.file.blocks(columns)
+        ]
+        return pa.Table.from_batches(found, schema)
+
+
+def scan(paths: Sequence[Path], text: Collection[str] = ()) -> list[TextPart]:
+    """Find the rows and the columns of a table in one pass over its files.
+
+    Args:
+        paths: the files.
+        text: columns that are text, even if they look like numbers.
+    """
+    files = [TextFile(path) for path in paths]
+    named = [dict.fromkeys(n for n in file.names if n not in file.unnamed) for file in files]
+    refuse_other_columns(paths, named)
+    cells = {name: Cells() for file in files for name in file.names}
+    rows = [_look_at(file, cells) for file in files]
+    # A column without a name or a value is none: spreadsheets leave such columns behind.
+    unnamed = set().union(*(file.unnamed for file in files))
+    found = {name: of for name, of in cells.items() if of.known or name not in unnamed}
+    refuse_other_columns(paths, [set(file.names) & set(found) for file in files])
+    numbers = _decimal_mark(files, found.values())
+    kinds = {n: "text" if n in text else of.kind(numbers) for n, of in found.items()}
+    return [TextPart(file, n, kinds) for file, n in zip(files, rows, strict=True)]
+
+
+def refuse_other_columns(paths: Sequence[Path], columns: Sequence[Collection[str]]) -> None:
+    """Refuse files of which one lacks a column that another has; their order does not matter."""
+    for path, found in zip(paths, columns, strict=True):
+        for has, names, lacks, others in (
+            (paths[0], columns[0], path, found),
+            (path, found, paths[0], columns[0]),
+        ):
+            for name in names:
+                if name not in others:
+                    raise unreadable(lacks, f"it has no column {name!r}, which {has} has")
+
+
+def unreadable(path: Path, why: str) -> UnreadableFileError:
+    """The error that says why a file is no table, or does not belong to one."""
+    return UnreadableFileError(f"cannot read {path} as a table: {why}")
+
+
+def _look_at(file: "TextFile", cells: Mapping[str, Cells]) -> int:
+    """Add the cells of a file to those seen so far, and count its rows."""
+    rows, last = 0, ""
+    for block in file.blocks():
+        for name, column in zip(file.names, block.columns, strict=True):
+            cells[name].add(column)
+        if file.longer:
+            extra = Cells()
+            extra.add(block.columns[-1])
+            if extra.known:
+                raise unreadable(
+                    file.path,
+                    "its rows have more fields than its header has names, so that columns cannot "
+                    "be told; name the first one too if it holds row names",
+                )
+        rows += len(block)
+        last = block.columns[-1][-1].as_py() if len(block) else last
+    if ("\n" in last or "\r" in last) and file.last_byte() != b'"':
+        raise unreadable(file.path, "a quotation mark is not closed")
+    return rows
+
+
+def _decimal_mark(files: Sequence["TextFile"], cells: Collection[Cells]) -> Kind:
+    """The kind of numbers: with commas where semicolons separate columns, if more are numbers so.
+
+    Elsewhere 1,500 may well be a thousand and more.
+    """
+    marks = ("number", "number with a comma")
+    points, commas = (sum(mark in of.possible for of in cells) for mark in marks)
+    semicolons = all(file.separator == ";" for file in files)
+    return marks[1] if semicolons and commas > points else marks[0]
+
+
+class TextFile:
+    """A text file, its header read.
+
+    Attributes:
+        path: where it is.
+        separator: what stands between columns: a comma, a semicolon or a tab.
+        names: of the columns; one without a name is called "Unnamed: 3", by its position.
+        unnamed: those without.
+        longer: whether rows have a field more than the header, as they do that end in a comma.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        with self._one_clear_error():
+            self._content = _whole(path)
+            head = self._stream().read(HEAD)
+        complete = len(head) < HEAD
+        if head.startswith(UTF16):
+            raise unreadable(self.path, "it is text in UTF-16; save it in UTF-8")
+        if b"\0" in head:
+            raise unreadable(self.path, NOT_TEXT)
+        lines = head.removeprefix(BOM_UTF8)
+        lines = lines[BLANK_LINES.match(lines).end() :]  # type: ignore[union-attr]
+        if not lines.strip():
+            raise unreadable(self.path, "it is empty")
+        self._begin = len(head) - len(lines)
+        if complete:
+            lines += b"\n"
+        elif b"\n" in lines:
+            lines = lines[: lines.rindex(b"\n") + 1]
+        self.separator = _separator(path, lines)
+        widths: list[int] = []
+        with self._one_clear_error():
+            reader = csv.open_csv(
+                pa.BufferReader(lines),
+                read_options=csv.ReadOptions(use_threads=False, block_size=2 * HEAD),
+                parse_options=self._parsing(lambda row: widths.append(row.actual_columns), "skip"),
+            )
+            names = [name.strip() for name in reader.schema.names]
+            rows = reader.read_all().num_rows
+        self._no_rows = complete and not rows and not widths
+        self.longer = not rows and set(widths) == {len(names) + 1}
+        names += [""] * self.longer
+        self.names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
+        self.unnamed = {self.names[k] for k, name in enumerate(names) if not name}
+        name, times = Counter(self.names).most_common(1)[0]
+        if times > 1:
+            raise unreadable(self.path, f"it has {times} columns called {name!r}")
+
+    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The cells of all columns, or of some, as text."""
+        if self._no_rows:
+            return
+        bad: list[Any] = []
+        with self._one_clear_error(bad):
+            stream = self._stream()
+            stream.read(self._begin)
+            yield from csv.open_csv(
+                stream,
+                read_options=csv.ReadOptions(
+                    use_threads=False,  # rows are numbered then
+                    block_size=BLOCK,
+                    column_names=self.names,
+                    skip_rows_after_names=1,
+                ),
+                parse_options=self._parsing(bad.append, "error"),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    include_columns=columns,
+                    strings_can_be_null=False,
+                ),
+            )
+
+    def last_byte(self) -> bytes:
+        """The last one that does not end a line."""
+        stream, last = self._stream(), b""
+        with self._one_clear_error():
+            while block := stream.read(BLOCK):
+                last = block.rstrip(b"\r\n")[-1:] or last
+        return last
+
+    def _stream(self) -> Any:
+        if self._content is not None:
+            return pa.BufferReader(self._content)
+        return pa.input_stream(str(self.path), compression="detect")
+
+    def _parsing(self, tell: Callable[[Any], Any], answer: str) -> csv.ParseOptions:
+        """How rows are told; what happens to one that has too many or too few fields."""
+
+        def bad(row: Any) -> str:
+            if not row.text.strip():
+                return "skip"  # a line of spaces
+            tell(row)
+            return answer
+
+        return csv.ParseOptions(
+            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=bad
+        )
+
+    @contextmanager
+    def _one_clear_error(self, bad: Sequence[Any] = ()) -> Iterator[None]:
+        """Around reading: what goes wrong is told with the name of the file.
+
+        Args:
+            bad: rows that have too many or too few fields.
+        """
+        try:
+            yield
+        except UnreadableFileError:
+            raise
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {self.path}") from None
+        except (OSError, ValueError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
+            raise unreadable(self.path, self._why(error, bad)) from error
+
+    def _why(self, error: Exception, bad: Sequence[Any]) -> str:
+        if bad:
+            row = bad[0]
+            quote = "; is a quotation mark not closed?" if "\n" in row.text else ""
+            return (
+                f"row {row.number - 2} has {row.actual_columns} cells, where the header has "
+                f"{row.expected_columns - self.longer} names{quote}"
+            )
+        said = str(error)
+        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in said:
+            return NOT_TEXT
+        if "straddling" in said:
+            return f"a row is longer than {BLOCK >> 20} MB, or a quotation mark is not closed"
+        return said.splitlines()[0] if said else type(error).__name__
+
+
+def _whole(path: Path) -> bytes | None:
+    """All of a file that cannot be read twice, or that Arrow cannot decompress piece by piece."""
+    if path.suffix.lower() == ".xz":
+        return lzma.open(path).read()
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            if len(archive.namelist()) != 1:
+                raise ValueError(f"it holds {len(archive.namelist())} files; wanted is one")
+            return archive.read(archive.namelist()[0])
+    return path.read_bytes() if path.exists() and not path.is_file() else None
+
+
+def _separator(path: Path, lines: bytes) -> str:
+    """What separates the columns, by the header."""
+    if ".tsv" in (suffix.lower() for suffix in path.suffixes[-2:]):
+        return "\t"
+    header = re.sub(r'"[^"]*"', "", re.split(rb"[\r\n]", lines, maxsplit=1)[0].decode("latin-1"))
+    if "\t" in header and "," not in header and ";" not in header:
+        return "\t"
+    return ";" if 0 < header.count(";") >= header.count(",") else ","

@@ -31,19 +31,18 @@ def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
     def densities(frame: pd.DataFrame) -> dict[str, np.ndarray]:
         return model._log_densities(frame[inputs], frame)
 
-    def own() -> dict[str, tuple[float, int]]:
-        found = dict.fromkeys(model.output_names_, (0.0, 0))
+    def own() -> dict[str, np.ndarray]:
+        found = {name: np.zeros(2) for name in model.output_names_}  # a sum, and of how many
         for here in table.each(densities, columns, *mine):
             for name, of in here.items():
-                total, count = found[name]
-                found[name] = (total - float(np.sum(of)), count + of.size)
+                found[name] += (-np.sum(of), of.size)
         return found
 
     parts = distributed.gathered(distributed.together(own))
     result = {}
     for name in model.output_names_:
-        totals, counts = zip(*(part[name] for part in parts), strict=True)
-        result[name] = sum(totals) / sum(counts) if sum(counts) else np.nan
+        total, count = sum(part[name] for part in parts)
+        result[name] = float(total / count) if count else np.nan
     return {**result, "global": sum(result.values())}
 
 

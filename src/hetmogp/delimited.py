@@ -8,7 +8,7 @@ same however it is cut into files.
 import lzma
 import re
 import zipfile
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +29,7 @@ HEAD = 2**20  # bytes in which the header is looked for
 BLOCK = 2**23  # bytes that are read at a time; a row may not be longer
 BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
 UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
+OTHER_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 NOT_TEXT = "it is not text in UTF-8"
 
 
@@ -69,14 +70,14 @@ def scan(paths: Sequence[Path], text: Collection[str] = ()) -> list[TextPart]:
         text: columns that are text, even if they look like numbers.
     """
     files = [TextFile(path) for path in paths]
-    named = [dict.fromkeys(n for n in file.names if n not in file.unnamed) for file in files]
-    refuse_other_columns(paths, named)
+    refuse_other_columns(paths, [file.named for file in files])
     cells = {name: Cells() for file in files for name in file.names}
     rows = [_look_at(file, cells) for file in files]
     # A column without a name or a value is none: spreadsheets leave such columns behind.
-    unnamed = set().union(*(file.unnamed for file in files))
-    found = {name: of for name, of in cells.items() if of.known or name not in unnamed}
-    refuse_other_columns(paths, [set(file.names) & set(found) for file in files])
+    found = {name: of for name, of in cells.items() if of.known or name in files[0].named}
+    if not found:
+        raise unreadable(paths[0], "its columns have neither names nor values")
+    refuse_other_columns(paths, [[n for n in file.names if n in found] for file in files])
     numbers = _decimal_mark(files, found.values())
     kinds = {n: "text" if n in text else of.kind(numbers) for n, of in found.items()}
     return [TextPart(file, n, kinds) for file, n in zip(files, rows, strict=True)]
@@ -139,7 +140,7 @@ class TextFile:
         path: where it is.
         separator: what stands between columns: a comma, a semicolon or a tab.
         names: of the columns; one without a name is called "Unnamed: 3", by its position.
-        unnamed: those without.
+        named: those that have a name.
         longer: whether rows have a field more than the header, as they do that end in a comma.
     """
 
@@ -150,43 +151,49 @@ class TextFile:
             head = self._stream().read(HEAD)
         complete = len(head) < HEAD
         if head.startswith(UTF16):
-            raise unreadable(self.path, "it is text in UTF-16; save it in UTF-8")
+            raise unreadable(path, "it is text in UTF-16; save it in UTF-8")
+        with self._one_clear_error():
+            getincrementaldecoder("utf-8")().decode(head, final=complete)
         if b"\0" in head:
-            raise unreadable(self.path, NOT_TEXT)
+            raise unreadable(path, NOT_TEXT)
         lines = head.removeprefix(BOM_UTF8)
         lines = lines[BLANK_LINES.match(lines).end() :]  # type: ignore[union-attr]
         if not lines.strip():
-            raise unreadable(self.path, "it is empty")
+            raise unreadable(path, "it is empty")
         self._begin = len(head) - len(lines)
         if complete:
             lines += b"\n"
         elif b"\n" in lines:
             lines = lines[: lines.rindex(b"\n") + 1]
         self.separator = _separator(path, lines)
-        widths: list[int] = []
+        others: list[int] = []  # the cells of rows that do not have as many as the header
+
+        def noted(row: csv.InvalidRow) -> str:
+            others.append(row.actual_columns)
+            return "skip"
+
         with self._one_clear_error():
             reader = csv.open_csv(
                 pa.BufferReader(lines),
                 read_options=csv.ReadOptions(use_threads=False, block_size=2 * HEAD),
-                parse_options=self._parsing(lambda row: widths.append(row.actual_columns), "skip"),
+                parse_options=self._parsing(noted),
             )
             names = [name.strip() for name in reader.schema.names]
             rows = reader.read_all().num_rows
-        self._no_rows = complete and not rows and not widths
-        self.longer = not rows and set(widths) == {len(names) + 1}
+        self._no_rows = complete and not rows and not others
+        self.longer = not rows and set(others) == {len(names) + 1}
         names += [""] * self.longer
         self.names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
-        self.unnamed = {self.names[k] for k, name in enumerate(names) if not name}
+        self.named = [name for name in names if name]
         name, times = Counter(self.names).most_common(1)[0]
         if times > 1:
-            raise unreadable(self.path, f"it has {times} columns called {name!r}")
+            raise unreadable(path, f"it has {times} columns called {name!r}")
 
     def blocks(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The cells of all columns, or of some, as text."""
         if self._no_rows:
             return
-        bad: list[Any] = []
-        with self._one_clear_error(bad):
+        with self._one_clear_error():
             stream = self._stream()
             stream.read(self._begin)
             yield from csv.open_csv(
@@ -197,7 +204,7 @@ class TextFile:
                     column_names=self.names,
                     skip_rows_after_names=1,
                 ),
-                parse_options=self._parsing(bad.append, "error"),
+                parse_options=self._parsing(),
                 convert_options=csv.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     include_columns=columns,
@@ -218,48 +225,34 @@ class TextFile:
             return pa.BufferReader(self._content)
         return pa.input_stream(str(self.path), compression="detect")
 
-    def _parsing(self, tell: Callable[[Any], Any], answer: str) -> csv.ParseOptions:
-        """How rows are told; what happens to one that has too many or too few fields."""
-
-        def bad(row: Any) -> str:
-            if not row.text.strip():
-                return "skip"  # a line of spaces
-            tell(row)
-            return answer
-
+    def _parsing(self, other: Callable[[csv.InvalidRow], str] | None = None) -> csv.ParseOptions:
+        """How cells are told apart, and what becomes of rows that have too many or too few."""
         return csv.ParseOptions(
-            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=bad
+            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=other
         )
 
     @contextmanager
-    def _one_clear_error(self, bad: Sequence[Any] = ()) -> Iterator[None]:
-        """Around reading: what goes wrong is told with the name of the file.
-
-        Args:
-            bad: rows that have too many or too few fields.
-        """
+    def _one_clear_error(self) -> Iterator[None]:
+        """Around reading: what goes wrong is told with the name of the file."""
         try:
             yield
-        except UnreadableFileError:
-            raise
         except FileNotFoundError:
             raise FileNotFoundError(f"there is no file {self.path}") from None
         except (OSError, ValueError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
-            raise unreadable(self.path, self._why(error, bad)) from error
+            raise unreadable(self.path, self._why(error)) from error
 
-    def _why(self, error: Exception, bad: Sequence[Any]) -> str:
-        if bad:
-            row = bad[0]
-            quote = "; is a quotation mark not closed?" if "\n" in row.text else ""
-            return (
-                f"row {row.number - 2} has {row.actual_columns} cells, where the header has "
-                f"{row.expected_columns - self.longer} names{quote}"
-            )
+    def _why(self, error: Exception) -> str:
+        """What is wrong, from what Arrow says of it."""
         said = str(error)
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in said:
             return NOT_TEXT
         if "straddling" in said:
             return f"a row is longer than {BLOCK >> 20} MB, or a quotation mark is not closed"
+        if found := OTHER_WIDTH.search(said):
+            row, names, cells = map(int, found.groups())
+            what = "1 cell" if cells == 1 else f"{cells} cells"
+            quote = "; is a quotation mark not closed?" if "\n" in said else ""
+            return f"row {row - 2} has {what}, its header has {names - self.longer} names{quote}"
         return said.splitlines()[0] if said else type(error).__name__
 
 

@@ -153,10 +153,13 @@ class Table:
 
     @inputs.setter
     def inputs(self, names: Sequence[str]) -> None:
+        self._must_have(names)
+        self._inputs = list(names)
+
+    def _must_have(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self.columns:
                 raise ValueError(f"{self} has no column {name!r}; it has {self.columns}")
-        self._inputs = list(names)
 
     @property
     def lanes(self) -> int:
@@ -244,6 +247,7 @@ class Table:
 
     def _frame(self, units: Sequence[Unit], columns: Sequence[str]) -> pd.DataFrame:
         """The rows of some units; labels that came as numbers are made text."""
+        self._must_have(columns)
         found = pa.concat_tables([unit.read(columns) for unit in units]).unify_dictionaries()
         frame = found.to_pandas(ignore_metadata=True)
         for name in self.text:
@@ -328,17 +332,17 @@ class Sample(NamedTuple):
 def _files(source: Any) -> list[Path]:
     """The files that a name, a pattern, a folder or a list stands for."""
     if not isinstance(source, str | os.PathLike):
-        return [Path(one) for one in source]
-    path = Path(source)
-    if path.is_dir():
-        files = (p for p in path.rglob("*") if _ending(p) in ENDINGS and p.is_file())
+        found = [Path(one) for one in source]
+    elif Path(source).is_dir():
+        files = (p for p in Path(source).rglob("*") if _ending(p) in ENDINGS and p.is_file())
         found = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
+    elif Path(source).exists():  # its name may look like a pattern
+        found = [Path(source)]
     else:
-        found = (
-            [path] if path.is_file() else sorted(map(Path, glob.glob(str(source), recursive=True)))
-        )
+        found = sorted(map(Path, glob.glob(str(source), recursive=True)))
     if not found:
-        raise FileNotFoundError(f"{str(source)!r} is no file, folder or pattern with data files")
+        named = repr(str(source)) if isinstance(source, str | os.PathLike) else "an empty list"
+        raise FileNotFoundError(f"{named} is no file, folder or pattern with data files")
     return found
 
 

@@ -20,6 +20,8 @@ from jax.lax.linalg import cholesky, triangular_solve
 from jaxtyping import Array, Float, PyTree
 from threadpoolctl import ThreadpoolController
 
+from . import forks
+
 __all__ = [
     "compiled",
     "congruence",
@@ -178,6 +180,7 @@ def session(dtype: str = "float64") -> Iterator[None]:
     the precision: left to itself a GPU multiplies float32 with ten bits, and kernel matrices come
     out indefinite.
     """
+    forks.refuse()
     with (
         jax.enable_x64(dtype == "float64"),
         jax.default_matmul_precision("highest"),

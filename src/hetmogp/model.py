@@ -30,7 +30,7 @@ from .linalg import session
 from .prediction import OutputPrediction, Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
 from .summary import Summary
-from .tables import Dataset, argument_values, name_outputs, read, same_index
+from .tables import Dataset, argument_values, name_outputs, read, same_index, split_outputs
 from .variational import Factors
 
 __all__ = ["HetMOGP", "independent"]
@@ -279,12 +279,23 @@ class HetMOGP(BaseEstimator):
             outputs = [str(n) for n, of in wanted.items() if isinstance(of, str) and of == "auto"]
         else:
             return wanted
-        from .discovery import discover  # it fits models itself
+        from .discovery import Discovery, _names, discover, propose  # it fits models itself
 
-        found = distributed.from_first(
-            lambda: discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress)
+        # Process 0 compares candidates and names the best; what they are each sees in its columns.
+        table = distributed.from_first(
+            lambda: discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress).table
         )
-        self.discovery_ = found
+        columns, best = split_outputs(_names(Y), Y), table[table["recommended"]]
+        likelihoods = {}
+        for name, said in zip(best["output"], best["likelihood"], strict=True):
+            named = {repr(of): of for of in propose(columns[name]).candidates}
+            if said not in named:
+                raise distributed.GroupError(
+                    f"output {name!r} is {said} for process 0, which it cannot be for this one: "
+                    "all processes must be given the same X and Y"
+                )
+            likelihoods[name] = named[said]
+        self.discovery_ = found = Discovery(table, likelihoods)
         for name, why in found.left_out.items():
             warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
         if outputs is None:

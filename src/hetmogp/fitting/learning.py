@@ -15,6 +15,7 @@ from ..disk import Table
 from ..inputs import restored
 from ..likelihoods import Categorical
 from ..tables import Dataset
+from ..variational import Factors
 from . import svi
 from .checkpoint import Checkpoints, identity
 from .free import Anchor
@@ -160,16 +161,16 @@ def learn(
         if method == "vem":
             prune = options.prune and options.prior == "lmc" and options.natural_gradients
 
-            def by_first() -> tuple[Any, dict[str, Any]]:
+            def by_first() -> tuple[list[np.ndarray], dict[str, Any]]:
                 fit = run_vem(
                     starts, anchor, batch, rules, prune=prune, checkpoints=checkpoints, **common
                 )
                 told = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q")}
-                return jax.tree.map(np.asarray, (jax.tree.leaves(fit.parameters), fit.q)), told
+                return [np.asarray(n) for n in jax.tree.leaves((fit.parameters, fit.q))], told
 
-            (leaves, q), told = distributed.from_first(by_first)
-            parameters = jax.tree.unflatten(jax.tree.structure(starts[0]), leaves)
-            return Fit(parameters, q, **told), scaling, method
+            learned, told = distributed.from_first(by_first)
+            structure = jax.tree.structure((starts[0], Factors(*np.zeros(2))))
+            return Fit(*jax.tree.unflatten(structure, learned), **told), scaling, method
 
         def feeds(skip: int) -> Feed:
             size, seed = options.batch_size, options.seed

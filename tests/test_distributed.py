@@ -1,5 +1,6 @@
 """Several processes, really started: the fit of one, killed ones, errors in one of them."""
 
+import ipaddress
 import itertools
 import os
 import signal
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp import distributed
+from hetmogp import addresses, distributed
 from hetmogp.files import read_numbers
 
 HEARTBEAT = 6
@@ -283,58 +284,281 @@ def test_the_command_line_finds_its_group_under_slurm(folder):
     assert hm.load(target).n_iter_ == 30
 
 
+# -- what they say, where they listen, how they end ------------------------------------------------
+
+TALK = """
+import sys
+import numpy as np
+import pandas as pd
+import hetmogp as hm
+from hetmogp import distributed, messages
+from hetmogp.fitting.checkpoint import CheckpointError
+
+me, port, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+distributed.initialize(f"127.0.0.1:{port}", 2, me)
+
+frame = pd.DataFrame({"n": [me + 0.5], "t": pd.Categorical(["a"], ["b", "a"])})
+long = np.full(2000, me, np.int32)
+for k, (index, found, numbers) in enumerate(distributed.gathered((me, frame, {"long": long}))):
+    assert index == k
+    pd.testing.assert_frame_equal(found, frame.assign(n=k + 0.5))
+    np.testing.assert_array_equal(numbers["long"], np.full(2000, k), strict=False)
+
+class OddError(Exception):
+    pass
+
+def raising(error):
+    raise error
+
+for error, expected in [
+    (CheckpointError("used"), CheckpointError),
+    (KeyboardInterrupt(), KeyboardInterrupt),
+    (OddError("odd"), RuntimeError if me else OddError),
+]:
+    try:
+        distributed.from_first(lambda: raising(error))
+    except expected as told:
+        assert str(error) in str(told)
+    else:
+        raise AssertionError(error)
+try:  # an object is not sent, and no process waits for it
+    distributed.from_first(lambda: object())
+except TypeError as error:
+    assert "cannot send each other a object" in str(error)
+
+Y = pd.DataFrame({"on": [0, 1] * 20, "size": pd.cut(np.linspace(0, 1, 40), 4)})
+model = hm.HetMOGP("auto", progress=False)
+print("likelihoods", model._chosen(np.linspace(0, 1, 40), Y))
+
+class Evil:
+    def __reduce__(self):
+        return open, (f"{folder}/made", "w")
+
+if me == 1:
+    import pickle
+    messages.packed = pickle.dumps
+try:
+    distributed.gathered(Evil() if me else 0)
+except distributed.GroupError as error:
+    print("told", error)
+"""
+
+
+def test_processes_send_each_other_plain_data_only(tmp_path):
+    port = str(free_port())
+    script = [sys.executable, "-c", TALK]
+    group = Group([started([*script, str(k), port, str(tmp_path)]) for k in range(2)])
+    printed = group.ended()
+    assert [process.returncode for process in group.processes] == [0, 0], printed
+    first, second = (text.split("likelihoods ")[1].splitlines() for text in printed)
+    assert first[0] == second[0]
+    assert "'on': Bernoulli(), 'size': Ordinal(classes=[Interval(" in first[0]
+    for lines in (first, second):
+        assert lines[-1].startswith("told process 1 says what this one does not understand")
+    assert not (tmp_path / "made").exists()
+
+
+FAILING = """
+import sys
+from hetmogp import distributed
+
+me, port = int(sys.argv[1]), sys.argv[2]
+distributed.initialize(f"127.0.0.1:{port}", 3, me)
+
+def own():
+    if me == 0:
+        raise OSError("the disk is full")
+
+try:
+    distributed.together(own)
+except distributed.GroupError as error:
+    print("caught", error)
+    sys.exit(me - 1)
+"""
+
+
+def test_processes_end_as_they_would_when_one_has_failed():
+    """Even the first, without which JAX ends the others."""
+    port = str(free_port())
+    group = Group([started([sys.executable, "-c", FAILING, str(k), port]) for k in range(3)])
+    printed = group.ended()
+    assert [process.returncode for process in group.processes] == [1, 0, 1], printed
+    assert printed[0].strip().endswith("OSError: the disk is full")
+    for text in printed[1:]:
+        assert "caught process 0 failed: OSError: the disk is full" in text
+
+
+ALONE = """
+import sys
+from hetmogp import distributed
+
+how, address = sys.argv[1:]
+try:
+    distributed.initialize(address, 2, 0, initialization_timeout=1)
+except distributed.GroupError as error:
+    if how == "uncaught":
+        raise
+    print("caught", error)
+if how == "three":
+    raise SystemExit(3)
+"""
+
+
+def test_a_process_that_waited_in_vain_ends_as_it_would():
+    codes = {"uncaught": 1, "caught": 0, "three": 3}
+    group = Group(
+        [started([sys.executable, "-c", ALONE, how, f"127.0.0.1:{free_port()}"]) for how in codes]
+    )
+    printed = group.ended(within=60)
+    assert [process.returncode for process in group.processes] == list(codes.values()), printed
+    for text in printed:
+        assert "all 2 processes were waited for during 1 s" in text
+        assert "this process listens on 127.0.0.1:" in text
+
+
+LISTENING = """
+import os
+import sys
+from pathlib import Path
+from hetmogp import distributed
+
+address, bound = sys.argv[1:]
+options = {"coordinator_bind_address": bound} if bound else {}
+known = (address, 1, 0) if address else ()
+distributed.initialize(*known, **options)
+mine = {os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+for table in ("tcp", "tcp6"):
+    for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in mine:
+            print("listens", fields[1])
+"""
+
+
+def addressed(text):
+    """The address of a line of /proc/net/tcp or tcp6, in which words of four bytes are reversed."""
+    host, port = text.split(":")
+    raw = bytes.fromhex(host)
+    ordered = b"".join(raw[k : k + 4][::-1] for k in range(0, len(raw), 4))
+    found = ipaddress.ip_address(ordered)
+    return str(getattr(found, "ipv4_mapped", None) or found), int(port, 16)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are found by /proc")
+def test_process_0_listens_where_it_is_asked_to_and_nowhere_else():
+    ports = [free_port() for _ in range(4)]
+    in_slurm = 65536 - 2**12 + ports[3] % 2**12
+    slurm = {"SLURM_JOB_ID": str(ports[3]), "SLURM_STEP_NODELIST": "127.0.0.1"}
+    slurm |= {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    cases = [
+        ((f"127.0.0.1:{ports[0]}", ""), {}, ports[0], {"127.0.0.1"}),
+        ((f"localhost:{ports[1]}", ""), {}, ports[1], {"127.0.0.1", "::1"}),
+        ((f"127.0.0.1:{ports[2]}", f"0.0.0.0:{ports[2]}"), {}, ports[2], {"0.0.0.0", "::"}),
+        (("", ""), slurm, in_slurm, {"127.0.0.1"}),
+    ]
+    group = Group(
+        [
+            started([sys.executable, "-c", LISTENING, *arguments], env={**os.environ, **extra})
+            for arguments, extra, _, _ in cases
+        ]
+    )
+    for printed, (_, _, port, allowed) in zip(group.ended(within=60), cases, strict=True):
+        lines = [line.split()[1] for line in printed.splitlines() if line.startswith("listens")]
+        found = {host for host, there in map(addressed, lines) if there == port}
+        assert found, printed
+        assert found <= allowed, printed
+
+
 # -- in this process -------------------------------------------------------------------------------
 
 
-def test_without_a_cluster_it_is_said_what_to_give(monkeypatch):
-    def unknown(*arguments, **options):
-        raise ValueError("coordinator_address should be defined.")
-
-    monkeypatch.setattr(distributed.jax.distributed, "initialize", unknown)
-    with pytest.raises(distributed.GroupError, match=r"coordinator_address.*JAX_NUM_PROCESSES"):
-        hm.distributed.initialize()
-
-
-def test_too_late_is_told():
-    np.asarray(distributed.jax.numpy.zeros(1) + 1)  # JAX is in use
-    with pytest.raises(distributed.GroupError, match="before any JAX calls"):
-        hm.distributed.initialize("127.0.0.1:1", 2, 0)
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"JAX_NUM_PROCESSES": "1", "JAX_PROCESS_ID": "0"}, (1, 0, None)),
-        ({"OMPI_COMM_WORLD_SIZE": "4"}, (None, None, "mpi4py")),
-        ({"PMI_SIZE": "4"}, (None, None, "mpi4py")),
-        ({"OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "7"}, (None, None, None)),
-        ({}, (None, None, None)),
-    ],
-)
-def test_what_is_known_of_the_group_is_passed_on(monkeypatch, environment, expected):
+@pytest.fixture
+def no_cluster(monkeypatch):
+    """JAX's own way to form a group, which says what it was told."""
     told = {}
 
     def initialize(address, processes, process, **options):
         told.update(options, address=address, processes=processes, process=process)
 
     monkeypatch.setattr(distributed.jax.distributed, "initialize", initialize)
-    monkeypatch.setattr(distributed, "find_spec", lambda name: name)
+    return told
+
+
+def test_without_a_cluster_it_is_said_what_to_give(no_cluster):
+    with pytest.raises(distributed.GroupError, match=r"coordinator_address.*JAX_NUM_PROCESSES"):
+        hm.distributed.initialize()
+    assert not no_cluster
+
+
+def test_too_late_is_told():
+    np.asarray(distributed.jax.numpy.zeros(1) + 1)  # JAX is in use
+    with pytest.raises(distributed.GroupError, match="before any JAX calls"):
+        hm.distributed.initialize(f"127.0.0.1:{free_port()}", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "method"),
+    [
+        ({"JAX_NUM_PROCESSES": "1", "JAX_PROCESS_ID": "0"}, None),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, "mpi4py"),
+        ({"PMI_SIZE": "4"}, "mpi4py"),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "7"}, None),
+    ],
+)
+def test_what_is_known_of_the_group_is_passed_on(monkeypatch, no_cluster, environment, method):
+    address = f"127.0.0.1:{free_port()}"
+
+    class Cluster:
+        @staticmethod
+        def auto_detect_unset_distributed_params(coordinator, n, k, devices, chosen, patience):
+            assert chosen == method
+            return coordinator or address, n or 1, k or 0, devices
+
+    monkeypatch.setattr("jax._src.clusters.ClusterEnv", Cluster)
+    monkeypatch.setattr(addresses, "find_spec", lambda name: name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     hm.distributed.initialize()
-    assert (told["processes"], told["process"], told["cluster_detection_method"]) == expected
-    assert told["heartbeat_timeout_seconds"] == 30
+    assert (no_cluster["address"], no_cluster["processes"], no_cluster["process"]) == (
+        address,
+        1,
+        0,
+    )
+    assert no_cluster["cluster_detection_method"] == method
+    assert no_cluster["coordinator_bind_address"] == address
+    assert no_cluster["heartbeat_timeout_seconds"] == 30
+
+
+def test_another_process_than_the_first_does_not_listen(no_cluster):
+    with pytest.raises(distributed.GroupError, match="2 processes was asked for, and 1 came"):
+        hm.distributed.initialize("of.another.machine:1234", 2, 1)
+    assert no_cluster["coordinator_bind_address"] is None
+
+
+def test_the_environment_says_where_to_listen(no_cluster, monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", f"127.0.0.1:{free_port()}")
+    hm.distributed.initialize("of.another.machine:1234", 1, 0)
+    assert no_cluster["coordinator_bind_address"].startswith("127.0.0.1")
 
 
 def test_a_group_that_did_not_form_is_an_error(monkeypatch):
+    address = f"127.0.0.1:{free_port()}"
     monkeypatch.setattr(distributed.jax.distributed, "initialize", lambda *_, **__: None)
     with pytest.raises(distributed.GroupError, match="2 processes was asked for, and 1 came"):
-        hm.distributed.initialize("127.0.0.1:1", 2, 0)
+        hm.distributed.initialize(address, 2, 0)
     monkeypatch.setattr(distributed.jax.distributed, "initialize", lambda *_, **__: time.sleep(5))
-    monkeypatch.setattr(distributed, "give_up", lambda: None)
     with pytest.raises(distributed.GroupError, match="all 2 processes were waited for during 1 s"):
-        hm.distributed.initialize("127.0.0.1:1", 2, 0, initialization_timeout=1)
+        hm.distributed.initialize(address, 2, 0, initialization_timeout=1)
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
-    monkeypatch.setattr(distributed, "find_spec", lambda name: None)
+    monkeypatch.setattr(addresses, "find_spec", lambda name: None)
     with pytest.raises(distributed.GroupError, match="install mpi4py"):
         hm.distributed.initialize()
+
+
+def test_a_machine_that_does_not_know_its_own_name_is_told(no_cluster, monkeypatch):
+    def unknown():
+        raise RuntimeError("Unable to initialize backend 'cpu': gloo")
+
+    monkeypatch.setattr(distributed.jax, "process_count", unknown)
+    with pytest.raises(distributed.GroupError, match="no group of processes was formed: Unable"):
+        hm.distributed.initialize(f"127.0.0.1:{free_port()}", 1, 0)

@@ -6,15 +6,14 @@ beside the numbers of a step, which XLA's collectives reduce.
 """
 
 import atexit
+import ctypes
 import os
-import pickle
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -22,14 +21,19 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from . import addresses, messages
+
 __all__ = ["GroupError", "count", "index", "initialize"]
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
 LATER = 3600  # seconds by which JAX is more patient than we are, or than it is by itself
-MESSAGE = 512  # bytes that one exchange carries; longer messages take a second one
+PARTING = 3  # seconds that a process waits for the others at its end, once something has failed
+FRAME = 512  # bytes that one exchange carries; longer messages take a second one
+LONGEST = 2**32  # bytes of a message
 LOST = re.compile("gloo|nccl|unavailable|connection|socket", re.IGNORECASE)
 T = TypeVar("T")
 
+_formed = False
 _failed = False
 _alone = False
 _hooks: list[Callable[..., Any]] = []  # what told of errors before
@@ -58,6 +62,10 @@ def initialize(
     nothing need be said. Elsewhere say it by arguments, or by the variables of the environment
     JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
+    Process 0 listens on the coordinator's address, and on no other; `coordinator_bind_address` or
+    JAX_COORDINATOR_BIND_ADDRESS name another. Anyone who reaches it can join: use it on networks
+    that you trust.
+
     A process that dies takes the others down after the heartbeat; start the job again with
     `fit(..., checkpoint=..., resume=True)` and it goes on.
 
@@ -73,24 +81,30 @@ def initialize(
     Raises:
         GroupError: where no group was formed.
     """
-    if num_processes is None and "JAX_NUM_PROCESSES" in os.environ:
-        num_processes = int(os.environ["JAX_NUM_PROCESSES"])
-    if process_id is None and "JAX_PROCESS_ID" in os.environ:
-        process_id = int(os.environ["JAX_PROCESS_ID"])
-    if cluster_detection_method is None and process_id is None and _under_mpirun():
-        if find_spec("mpi4py") is None:
-            raise GroupError("this looks like mpirun: install mpi4py, by which processes are found")
-        cluster_detection_method = "mpi4py"
+    global _formed
     _leave_when_failed()
+    place: addresses.Place | None = None
+    listening = options.pop("coordinator_bind_address", None)
     trouble: list[Exception] = []
 
     def connect() -> None:
+        nonlocal place, listening
         try:
+            place = addresses.place(
+                *(coordinator_address, num_processes, process_id),
+                *(cluster_detection_method, initialization_timeout),
+            )
+            if place.process == 0 and not jax.distributed.is_initialized():
+                listening = (
+                    listening or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or place.address
+                )
+                addresses.refuse_taken(listening, initialization_timeout / 2)
             jax.distributed.initialize(
-                coordinator_address,
-                num_processes,
-                process_id,
-                cluster_detection_method=cluster_detection_method,
+                place.address,
+                place.processes,
+                place.process,
+                cluster_detection_method=place.method,
+                coordinator_bind_address=listening,
                 heartbeat_timeout_seconds=heartbeat_timeout_seconds,
                 initialization_timeout=initialization_timeout + LATER,
                 # One process may have more to do at the end; whether it lives the heartbeat tells.
@@ -105,43 +119,34 @@ def initialize(
     waiting.join(initialization_timeout)
     if waiting.is_alive():
         give_up()
-        others = "the others" if num_processes is None else f"all {num_processes} processes"
+        others = "the others" if place is None else f"all {place.processes} processes"
+        here = "" if listening is None else f"; this process listens on {listening}"
         raise GroupError(
             f"no group of processes was formed: {others} were waited for during "
             f"{initialization_timeout} s; see that all were started, with the same address of "
-            "process 0, and that they can reach its port"
+            f"process 0, and that they can reach its port{here}"
         )
-    if trouble:
-        hint = (
-            " Neither SLURM, Kubernetes nor mpirun was found: pass coordinator_address, "
-            "num_processes and process_id, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and "
-            "JAX_PROCESS_ID"
-        )
-        unknown = isinstance(trouble[0], ValueError) and None in (num_processes, process_id)
-        raise GroupError(
-            f"no group of processes was formed: {trouble[0]}{hint if unknown else ''}"
-        ) from trouble[0]
-    came = jax.process_count()
-    _leave_when_failed()  # once more: JAX has registered since what it does at the end
-    if num_processes is not None and came != num_processes:
-        raise GroupError(f"a group of {num_processes} processes was asked for, and {came} came")
+    if trouble or place is None:
+        give_up()
+        raise GroupError(f"no group of processes was formed: {trouble[0]}") from trouble[0]
+    try:
+        came = jax.process_count()
+    except RuntimeError as error:  # of gloo, where the name of this machine is unknown to itself
+        give_up()
+        raise GroupError(f"no group of processes was formed: {error}") from error
+    _formed = True
+    if came != place.processes:
+        raise GroupError(f"a group of {place.processes} processes was asked for, and {came} came")
 
 
-def _under_mpirun() -> bool:
-    sizes = (os.environ.get(name, "1") for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
-    return any(size not in ("", "1") for size in sizes) and "SLURM_JOB_ID" not in os.environ
+# -- leaving a group -------------------------------------------------------------------------------
 
 
 def _leave_when_failed() -> None:
-    """See to it that a process ends at once on an error.
-
-    JAX would have it wait at its end for the others, which are waiting for it.
-    """
+    """See to it that a process does not wait at its end for others after an error of its own."""
     if sys.excepthook is not _told:
         _hooks.append(sys.excepthook)
         sys.excepthook = _told
-    atexit.unregister(_leave)
-    atexit.register(_leave)  # last, so that it runs before what JAX has registered
 
 
 def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -149,17 +154,47 @@ def _told(kind: type[BaseException], error: BaseException, trace: TracebackType 
     give_up()
 
 
-def _leave() -> None:
-    if _failed:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
-
-
 def give_up() -> None:
-    """Have this process end, when it does, without waiting for the others."""
+    """Have this process end, when it does and as it does, without waiting for the others.
+
+    JAX would have it wait for them at its end, while they may be waiting for it.
+    """
     global _failed
-    _failed = True
+    if not _failed:
+        from jax._src import api
+
+        _failed = True
+        atexit.unregister(api.clean_up)
+        atexit.register(_part)
+
+
+def _part() -> None:
+    """End a group in which something failed.
+
+    If all processes come to their end within seconds they part as ever. If not, what JAX holds of
+    the group is left to the operating system: to take it down in good order is to wait.
+    """
+    from jax._src import api, xla_bridge
+    from jax._src import distributed as of_jax
+
+    state = of_jax.global_state
+    if state.client is None or (_formed and _all_come(state)):
+        api.clean_up()
+        return
+    backends = xla_bridge._backends.values()
+    held = [state.client, state.service, state.preemption_sync_manager, *backends]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))  # never to be destroyed, which would wait
+
+
+def _all_come(state: Any) -> bool:
+    """Whether all processes come to their end within seconds."""
+    # Process 0 goes last: without it JAX ends the others at once, whatever they are doing.
+    patience = PARTING if state.process_id else 2 * PARTING
+    try:
+        state.client.wait_at_barrier("hetmogp: the end", 1000 * patience)
+    except Exception:  # somebody did not, or cannot be asked
+        return False
+    return True
 
 
 # -- talking in a group ----------------------------------------------------------------------------
@@ -192,20 +227,35 @@ def alone() -> Iterator[None]:
 
 
 def gathered(value: T) -> list[T]:
-    """What each process has to say, in their order, at each of them."""
+    """What each process has to say, in their order, at each of them.
+
+    Args:
+        value: plain data, as `messages.packed` takes it.
+    """
     if count() == 1:
         return [value]
-    message = pickle.dumps(value)
-    frames = _exchanged(len(message).to_bytes(8, "little") + message[: MESSAGE - 8], MESSAGE)
+    message = messages.packed(value)
+    frames = _exchanged(len(message).to_bytes(8, "little") + message[: FRAME - 8], FRAME)
     sizes = [int.from_bytes(frame[:8], "little") for frame in frames]
     longest = max(sizes)
-    if longest <= MESSAGE - 8:
-        return [pickle.loads(f[8 : 8 + n]) for f, n in zip(frames, sizes, strict=True)]
-    room = 2 ** (longest - 1).bit_length()  # few sizes: each is compiled
-    return [
-        pickle.loads(frame[:size])
-        for frame, size in zip(_exchanged(message, room), sizes, strict=True)
-    ]
+    if longest > LONGEST:
+        raise GroupError(f"a process has {longest:,} bytes to say, more than {LONGEST:,}")
+    if longest <= FRAME - 8:
+        said = [frame[8:] for frame in frames]
+    else:
+        said = _exchanged(message, 2 ** (longest - 1).bit_length())  # few sizes: each is compiled
+    return [_understood(k, text[:n]) for k, (text, n) in enumerate(zip(said, sizes, strict=True))]
+
+
+def _understood(process: int, message: bytes) -> Any:
+    try:
+        return messages.unpacked(message)
+    except messages.MessageError as error:
+        give_up()
+        raise GroupError(
+            f"process {process} says what this one does not understand ({error}); see that all "
+            "have the same version of hetmogp"
+        ) from None
 
 
 def _exchanged(message: bytes, room: int) -> list[bytes]:
@@ -224,6 +274,7 @@ def in_touch() -> Iterator[None]:
     except (ValueError, RuntimeError) as error:
         if count() == 1 or not LOST.search(str(error)):
             raise
+        give_up()
         raise GroupError(
             f"another process of the group has ended or cannot be reached ({error}); start all of "
             "them again, and a fit with a checkpoint and resume=True goes on from there"
@@ -244,11 +295,13 @@ def together(make: Callable[[], T]) -> T:
         error = caught
     again = isinstance(error, ValueError | TypeError | ArithmeticError)
     said = gathered(None if error is None else (f"{type(error).__name__}: {error}", again))
+    troubles = [(k, *trouble) for k, trouble in enumerate(said) if trouble is not None]
+    if not all(again for _, _, again in troubles):
+        give_up()  # a program may catch the one's error, or that of the others, and not both
     if error is not None:
         raise error
-    for k, trouble in enumerate(said):
-        if trouble is not None:
-            raise (ValueError if trouble[1] else GroupError)(f"process {k} failed: {trouble[0]}")
+    for k, text, again in troubles:
+        raise (ValueError if again else GroupError)(f"process {k} failed: {text}")
     return value  # type: ignore[return-value]
 
 
@@ -258,30 +311,19 @@ def from_first(make: Callable[[], T]) -> T:
         return make()
     value: Any = None
     error: BaseException | None = None
-    told: BaseException | None = None
     if index() == 0:
         try:
             with alone():
                 value = make()
-            pickle.dumps(value)
+            messages.packed(value)
         except (Exception, KeyboardInterrupt) as caught:
-            error, told = caught, _sendable(caught)
-            value = None
-    value, told = gathered((value, told))[0]
+            value, error = None, caught
+    value, told = gathered((value, None if error is None else messages.of_error(error)))[0]
     if error is not None:
         raise error
     if told is not None:
-        raise told
+        raise messages.error_from(*told)
     return value
-
-
-def _sendable(error: BaseException) -> BaseException:
-    """The error, or one that says as much and can be sent."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
 
 
 def numbers_of_first(tree: T) -> T:

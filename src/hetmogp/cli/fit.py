@@ -191,8 +191,8 @@ def _group(
         return
     from ..distributed import give_up, index, initialize
 
-    initialize(coordinator, processes, process)
     try:
+        initialize(coordinator, processes, process)
         yield index() == 0
     except BaseException:
         give_up()  # the others may be waiting for this one, so it must not wait for them

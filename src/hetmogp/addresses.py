@@ -1,0 +1,153 @@
+"""Where the processes of a group meet: the address of process 0, found, checked and tried.
+
+JAX by itself has process 0 listen on every interface of its machine, ends the process when the port
+is taken, and shares the port where both programs are JAX. Here process 0 listens on the address it
+was given, and what is wrong with it is said before JAX is asked.
+"""
+
+import errno
+import os
+import socket
+import time
+from importlib.util import find_spec
+from typing import NamedTuple
+
+__all__ = ["Place", "place", "read", "refuse_taken"]
+
+UNKNOWN = (
+    "neither SLURM, Kubernetes nor mpirun was found: pass coordinator_address, num_processes and "
+    "process_id, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID"
+)
+REASONS = {
+    errno.EADDRINUSE: "another program is using that port; choose another one for all processes",
+    errno.EADDRNOTAVAIL: "that is no address of this machine. Should the others reach it by one "
+    "that it does not know, say where to listen by coordinator_bind_address, or by the variable "
+    "JAX_COORDINATOR_BIND_ADDRESS",
+    errno.EACCES: "only the administrator may use that port; choose one above 1023",
+}
+
+
+class Place(NamedTuple):
+    """The place of a process in its group.
+
+    Attributes:
+        address: host and port of process 0.
+        processes: how many there are.
+        process: which one this is.
+        method: the name of JAX's way to ask the cluster, if it was chosen.
+    """
+
+    address: str
+    processes: int
+    process: int
+    method: str | None
+
+
+def place(
+    address: str | None,
+    processes: int | None,
+    process: int | None,
+    method: str | None,
+    patience: int,
+) -> Place:
+    """The place of this process: as told, else from the environment, else from the cluster.
+
+    Args:
+        address: host and port of process 0.
+        processes: how many there are.
+        process: which one this is.
+        method: the name of JAX's way to ask the cluster.
+        patience: seconds to wait for a cluster's answer.
+    """
+    address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    processes = _whole("num_processes", processes, "JAX_NUM_PROCESSES")
+    process = _whole("process_id", process, "JAX_PROCESS_ID")
+    if method is None and process is None and _under_mpirun():
+        if find_spec("mpi4py") is None:
+            raise ValueError("this looks like mpirun: install mpi4py, by which processes are found")
+        method = "mpi4py"
+    if method != "deactivate" and None in (address, processes, process):
+        from jax._src.clusters import ClusterEnv  # JAX asks it too, but keeps the answer to itself
+
+        address, processes, process, _ = ClusterEnv.auto_detect_unset_distributed_params(
+            address, processes, process, [], method, patience
+        )
+    if address is None or processes is None or process is None:
+        raise ValueError(UNKNOWN)
+    read(address)
+    if processes < 1 or not 0 <= process < processes:
+        raise ValueError(
+            f"process_id is {process} and num_processes is {processes}: of n processes the first "
+            "is number 0, the last n - 1"
+        )
+    return Place(address, processes, process, method)
+
+
+def _whole(name: str, value: int | None, variable: str) -> int | None:
+    """A whole number, given or from the environment."""
+    if value is None:
+        text = os.environ.get(variable)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{variable} must be a whole number, not {text!r}") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    return value
+
+
+def _under_mpirun() -> bool:
+    sizes = (os.environ.get(name, "1") for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+    return any(size not in ("", "1") for size in sizes) and "SLURM_JOB_ID" not in os.environ
+
+
+def read(address: str) -> tuple[str, int]:
+    """Host and port of an address such as 10.0.0.1:12345, node1:12345 or [::1]:12345."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    if not colon or not bare or (":" in bare) != bracketed:
+        raise ValueError(
+            f"{address!r} is not host and port of process 0, as in 10.0.0.1:12345 or [::1]:12345"
+        )
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+        raise ValueError(f"{address!r} has no port from 1 to 65535, but {port!r}")
+    return bare, int(port)
+
+
+def refuse_taken(address: str, patience: float) -> None:
+    """Complain of an address on which this process cannot listen.
+
+    Args:
+        address: host and port.
+        patience: seconds to wait for the host to be known: names of a cluster come late.
+    """
+    host, port = read(address)
+    places = _resolved(host, port, time.monotonic() + patience)
+    refused: list[OSError] = []
+    for family, kind, protocol, _, where in places:
+        try:
+            with socket.socket(family, kind, protocol) as trial:
+                # Connections of a program that has ended linger for a minute and do not matter.
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(where)
+        except OSError as error:
+            refused.append(error)
+    taken = [error for error in refused if error.errno == errno.EADDRINUSE]
+    if taken or len(refused) == len(places):
+        first = (taken or refused)[0]
+        reason = REASONS.get(first.errno or 0, first.strerror)
+        raise ValueError(f"process 0 cannot listen on {address}: {reason}")
+
+
+def _resolved(host: str, port: int, deadline: float) -> list[tuple]:
+    """The sockets' addresses that a host has."""
+    while True:
+        try:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (socket.gaierror, UnicodeError) as error:
+            if time.monotonic() > deadline:
+                raise ValueError(f"the host {host!r} of process 0 is unknown: {error}") from None
+        time.sleep(1.0)

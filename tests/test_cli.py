@@ -1,9 +1,11 @@
 """The command line: help without JAX, results on stdout, one clear line when something is wrong."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -13,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import hetmogp as hm
-from hetmogp.cli import app
+from hetmogp.cli import app, discover, predict
 from hetmogp.cli.files import read_table
 from hetmogp.cli.fit import _only
 from hetmogp.cli.words import kernel_from, output_from
@@ -297,6 +299,75 @@ def test_labels_that_look_like_numbers(tmp_path):
     assert hm.load(tmp_path / "t.hetmogp").columns_[1].levels == ("1", "2")
 
 
+def test_a_folder_is_read_as_its_file_is(tmp_path):
+    """Missing cells, labels that look like numbers and names with commas, in fits and after."""
+    generator = np.random.default_rng(3)
+    table = pd.DataFrame({"t, h": generator.uniform(0, 3, 80).round(3), "plot": [1, 2, 3, 4] * 20})
+    table["kind"] = generator.choice(["a", "b", "", "NA"], 80)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[:30].to_csv(parts / "0.csv", index=False)
+    table[30:].to_csv(parts / "1.csv", index=False, sep=";")
+    options = ("--labels", "plot", "--output", "kind:categorical", *FIT)
+    for data, name in ((tmp_path / "t.csv", "file"), (parts, "folder")):
+        found = run("fit", data, "--inputs", "plot", *options, "--model", tmp_path / name)
+        assert found.exit_code == 0, found.output
+        model = hm.load(tmp_path / name)
+        assert model.likelihoods_["kind"].classes == ("a", "b")
+        assert model.columns_[0].levels == ("1", "2", "3", "4")
+        one, many = (
+            json.loads(run("score", tmp_path / name, at, "--json").stdout)["kind"]["nlpd"]
+            for at in (tmp_path / "t.csv", parts)
+        )
+        assert many == pytest.approx(one)
+        for at, out in ((tmp_path / "t.csv", "one.parquet"), (parts, "many.parquet")):
+            assert run("predict", tmp_path / name, at, "--out", tmp_path / out).exit_code == 0
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(tmp_path / "many.parquet"), pd.read_parquet(tmp_path / "one.parquet")
+        )
+    refused = run("fit", parts, "--inputs", "t, h", *options, "--model", tmp_path / "m")
+    assert "has no column 'plot'; it has 't, h'\n" in refused.stderr
+
+
+def test_a_table_may_come_through_a_pipe(model, folder, tmp_path):
+    """As from /dev/stdin: it can be read once only."""
+    os.mkfifo(tmp_path / "pipe")
+    content = (folder / "data.csv").read_bytes()
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[content])
+    writer.start()
+    found = run("score", model["model"], tmp_path / "pipe")
+    writer.join(timeout=30)
+    assert found.stdout == run("score", model["model"], folder / "data.csv").stdout
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path, monkeypatch, capsys):
+    red = "\x1b[31mh\x9b\x07"
+    t = np.linspace(0, 1, 30)
+    pd.DataFrame({"t": t, red: np.sin(6 * t)}).to_csv(tmp_path / "t.csv", index=False)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "t.csv").write_bytes((tmp_path / "t.csv").read_bytes())
+    model = tmp_path / "t.hetmogp"
+    shown = [
+        run("fit", tmp_path / "t.csv", "--inputs", "t", "--output", f"{red}:gaussian", *FIT).output,
+        run("score", model, tmp_path / "t.csv").output,
+        run("score", model, parts).output,
+        run("fit", tmp_path / "t.csv", "--inputs", "none").output,
+        run("fit", parts, "--inputs", "none").output,
+    ]
+    assert red in run("predict", model, "--grid", 2).stdout  # for a program, as it is
+    monkeypatch.setattr(predict, "_is_terminal", lambda: True)
+    shown.append(run("predict", model, "--grid", 2).output)
+    numbers = dict.fromkeys(("log_density", "behind", "error"), 0.5)
+    row = {"output": red, "likelihood": "Gaussian()", "recommended": True, "reason": "it fits"}
+    discover.show(pd.DataFrame([row | numbers]))
+    shown.append(capsys.readouterr().out)
+    for found in shown:
+        assert r"\x1b[31mh\x9b\x07" in found
+        assert not set("\x1b\x9b\x07") & set(found)
+
+
 def test_rows_held_out_keep_their_labels_and_their_numbers(tmp_path):
     """A label or class that is only among the rows held out is known all the same."""
     table = pd.DataFrame({"t": np.linspace(0, 1, 40), "site": ["a"] * 39 + ["rare"]})
@@ -400,6 +471,23 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["report", "MODEL", "--out", "NONE/r.html"], "cannot write"),
         (["report", "MODEL", "--data", "OTHER"], "column 't'"),
         (["demo", "--out", "DATA/demo"], "cannot write to"),
+        (["fit", "CUT", "--inputs", "t"], "cut.csv.gz as a table: Truncated compressed stream"),
+        (["fit", "GZIP", "--inputs", "t"], "no.csv.gz as a table"),
+        (["fit", "UTF16", "--inputs", "t"], "it is text in UTF-16; save it in UTF-8"),
+        (["fit", "EMPTY", "--inputs", "t"], "empty.csv as a table: it is empty"),
+        (["fit", "TWICE", "--inputs", "t"], "it has 2 columns called 'y'"),
+        (["fit", "DIFFERENT", "--inputs", "t"], "1.csv as a table: it has no column 'y'"),
+        (["fit", "SHORT", "--inputs", "t"], "short.parquet as a table: it is damaged"),
+        (["fit", "LISTS", "--inputs", "tags"], "column 'tags' holds several values in a cell"),
+        (["fit", "LISTS", "--inputs", "t"], "column 'tags' holds several values in a cell"),
+        (["discover", "LISTS", "--inputs", "t"], "column 'tags' holds several values in a cell"),
+        (["fit", "LISTS", "--inputs", "t", "--output", "tags"], "'tags' holds several values"),
+        (["predict", "MODEL", "LISTED"], "column 't' holds several values in a cell"),
+        (["score", "MODEL", "LISTED"], "column 't' holds several values in a cell"),
+        (["predict", "MODEL", "DATA", "--out", "FULL"], "/dev/full: No space left on device"),
+        (["fit", "FULL", "--inputs", "t"], "where should the model of /dev/full be saved?"),
+        (["fit", "ESCAPES", "--inputs", "t"], r"has no column 't'; it has '\x1b[31mt', 'y'"),
+        (["score", "MODEL", "OTHERS"], "has no column 't'"),
     ],
 )
 def test_trouble_is_one_clear_line(model, folder, tmp_path, arguments, message):
@@ -407,7 +495,34 @@ def test_trouble_is_one_clear_line(model, folder, tmp_path, arguments, message):
     (tmp_path / "header.csv").write_text("t,height\n")
     (tmp_path / "bad.csv").write_text("t,y\n0,1.5\n1,n.d.\n2,3.5\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress((folder / "data.csv").read_bytes())[:-9])
+    (tmp_path / "no.csv.gz").write_text("t,y\n0,1\n")
+    (tmp_path / "utf16.csv").write_text("t,y\n0,1\n", encoding="utf-16")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "twice.csv").write_text("t,y,y\n0,1,2\n")
+    (tmp_path / "escapes.csv").write_text("\x1b[31mt,y\n0,1\n")
+    for name in ("different", "others"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "different" / "0.csv").write_text("t,y\n0,1\n")
+    (tmp_path / "different" / "1.csv").write_text("t,z\n0,1\n")
+    (tmp_path / "others" / "0.csv").write_text("a,b\n0,1\n")
+    lists = pd.DataFrame({"t": [0.0, 1.0], "tags": [[1, 2], [3]], "y": [1.0, 2.0]})
+    lists.to_parquet(tmp_path / "lists.parquet")
+    lists.assign(t=lists["tags"], height=0.0, cases=1, people=1).to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "short.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-9])
     places = {
+        "CUT": tmp_path / "cut.csv.gz",
+        "GZIP": tmp_path / "no.csv.gz",
+        "UTF16": tmp_path / "utf16.csv",
+        "EMPTY": tmp_path / "empty.csv",
+        "TWICE": tmp_path / "twice.csv",
+        "ESCAPES": tmp_path / "escapes.csv",
+        "DIFFERENT": tmp_path / "different",
+        "OTHERS": tmp_path / "others",
+        "SHORT": tmp_path / "short.parquet",
+        "LISTS": tmp_path / "lists.parquet",
+        "LISTED": tmp_path / "t.parquet",
+        "FULL": "/dev/full",
         "DATA": folder / "data.csv",
         "MODEL": model["model"],
         "FOLDER": folder,

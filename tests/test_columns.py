@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp.columns import Column
+from hetmogp.columns import Column, is_missing
 from hetmogp.inputs import read_inputs, restored, split_inputs
 from hetmogp.kernels import Category, suited
 
@@ -240,3 +240,18 @@ def test_discovery_reads_dates_and_labels(table):
     X, Y = table
     found = hm.discover(X, Y, outputs=["wet"], progress=False)
     assert list(found) == ["wet"]
+
+
+@pytest.mark.parametrize("cell", [[1, 2], np.array([1.0, 2.0]), np.array([]), {"a": 1}, (1,)])
+def test_several_values_in_a_cell_are_no_input(cell):
+    assert not is_missing(cell)
+    column = pd.Series([cell, cell], dtype=object)
+    with pytest.raises(ValueError, match="column 'tags' holds several values in a cell, such as"):
+        read_inputs(pd.DataFrame({"tags": column}))
+
+
+@pytest.mark.parametrize(
+    "value", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT"), np.float32("nan")]
+)
+def test_what_is_missing(value):
+    assert is_missing(value)

@@ -117,7 +117,9 @@ def tables(draw):
 
 def text_of(table, rows=slice(None), separator=",", crlf=False):
     out = io.StringIO()
-    ending, quoting = ("\r\n", csv.QUOTE_MINIMAL) if crlf else ("\n", csv.QUOTE_ALL)
+    bare = crlf and len(table) > 1  # of one column the header does not tell the separator
+    quoting = csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL
+    ending = "\r\n" if crlf else "\n"
     writer = csv.writer(out, delimiter=separator, lineterminator=ending, quoting=quoting)
     writer.writerow(table)
     writer.writerows(list(zip(*table.values(), strict=True))[rows])

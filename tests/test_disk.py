@@ -1,6 +1,9 @@
 """Tables on disk: every row once an epoch, in an order by the seed; fits, scores, predictions."""
 
+import gzip
 import itertools
+import json
+import resource
 
 import numpy as np
 import pandas as pd
@@ -255,6 +258,172 @@ def test_other_formats(tmp_path, kind):
     assert len(table) == 300
     (found,) = table.frames(["id", "a"])
     np.testing.assert_array_equal(found["a"], frame["a"])
+
+
+# -- columns that are the same in all files --------------------------------------------------------
+
+
+def parquet(folder, *frames):
+    for k, frame in enumerate(frames):
+        if isinstance(frame, pd.DataFrame):
+            frame.to_parquet(folder / f"{k}.parquet")
+        else:
+            pq.write_table(frame, folder / f"{k}.parquet")
+    return folder
+
+
+def whole(source, **options):
+    return hm.Table(source, inputs=[], **options).whole()
+
+
+def test_a_column_has_one_type_in_all_files(tmp_path):
+    """Pandas writes whole numbers as such, but as floats where one of them is missing."""
+    parquet(
+        tmp_path,
+        pd.DataFrame({"n": [1, 2], "c": pd.Categorical(["u", "v"]), "t": ["x", "y"]}),
+        pd.DataFrame({"t": [None], "c": pd.Categorical(["w"]), "n": [np.nan]}),
+    )
+    found = whole(tmp_path)
+    assert found["n"].dtype == float
+    assert found["n"].tolist()[:2] == [1.0, 2.0]
+    assert found["c"].tolist() == ["u", "v", "w"]
+    assert found["t"].isna().tolist() == [False, False, True]
+    (tmp_path / "1.parquet").unlink()
+    assert whole(tmp_path)["n"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            pa.table({"x": [1.0]}),
+            r"1\.parquet as a table: it has no column 'y', which .*0\.parquet",
+        ),
+        (
+            pa.table({"x": [1.0], "y": [1], "z": [1]}),
+            r"0\.parquet as a table: it has no column 'z'",
+        ),
+        (pa.table({"x": [1.0], "y": ["a"]}), r"1\.parquet as a table: .* y has incompatible types"),
+        (pa.table([[1.0], [1], [1]], names=["x", "y", "y"]), "1.* it has 2 columns called 'y'"),
+    ],
+)
+def test_files_with_other_columns_are_told(tmp_path, second, message):
+    parquet(tmp_path, pa.table({"x": [1.0], "y": [1]}), second)
+    with pytest.raises(ValueError, match=message):
+        hm.Table(tmp_path, inputs=["x"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_file_cut_short_is_told(tmp_path, kind):
+    write = pd.DataFrame.to_parquet if kind == "parquet" else pyarrow.feather.write_feather
+    for k in range(2):
+        write(rows(50), tmp_path / f"{k}.{kind}")
+    path = tmp_path / f"1.{kind}"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=rf"cannot read .*1\.{kind} as a table"):
+        hm.Table(tmp_path, inputs=["x"])
+
+
+def test_an_index_of_pandas_is_a_column_if_it_has_a_name(tmp_path):
+    stored = pd.DataFrame({"y": [1.0, 2.0]}, index=pd.Index(["a", "b"], name="site"))
+    counted = pd.DataFrame({"y": np.arange(6.0)}, index=pd.RangeIndex(3, 15, 2, name="t"))
+    nameless = pd.DataFrame({"y": [1.0, 2.0]}, index=[7, 5])
+    for k, (frame, columns) in enumerate(
+        ((stored, ["site", "y"]), (counted, ["t", "y"]), (nameless, ["y"]))
+    ):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        frame.to_parquet(folder / "0.parquet", row_group_size=4)
+        found = whole(folder)
+        assert list(found) == columns
+        expected = frame.reset_index(drop=frame.index.name is None)
+        pd.testing.assert_frame_equal(found, expected)
+        for name in columns:
+            (alone,) = hm.Table(folder, inputs=[]).frames([name])
+            pd.testing.assert_frame_equal(alone, expected[[name]])
+
+
+def test_lists_are_no_inputs_but_do_no_harm_beside_them(tmp_path):
+    x = np.linspace(0, 3, 50)
+    tags = [[1, 2]] * 50
+    parquet(tmp_path, pa.table({"x": x, "tags": tags, "y": np.sin(x)}))
+    options = {**OPTIONS, "max_iter": 2}
+    model = hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(hm.Table(tmp_path, inputs=["x"]))
+    assert model.n_observed_ == {"y": 50}
+    with pytest.raises(ValueError, match=r"column 'tags' holds .* such as array\(\[1, 2\]\)"):
+        hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(hm.Table(tmp_path, inputs=["tags"]))
+
+
+# -- labels that look like numbers -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_labels_that_look_like_numbers_are_the_same_from_a_folder(tmp_path, kind):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"x": rng.uniform(0, 3, 90), "plot": [1.0, 2.0, 3.0] * 30})
+    frame["y"] = np.sin(frame["x"]) + frame["plot"]
+    if kind == "csv":
+        frame.astype({"plot": int})[:40].to_csv(tmp_path / "0.csv", index=False)
+        frame.astype({"plot": int})[40:].to_csv(tmp_path / "1.csv", index=False)
+    else:
+        parquet(tmp_path, frame[:40], frame[40:].astype({"plot": int}))
+    table = hm.Table(tmp_path, inputs=["x", "plot"], text=["plot", "no such column"])
+    assert table.whole()["plot"].tolist() == ["1", "2", "3"] * 30
+    model = hm.HetMOGP({"y": hm.Gaussian()}, **{**OPTIONS, "max_iter": 5}).fit(table)
+    assert model.columns_[1].levels == ("1", "2", "3")
+    text = frame.assign(plot=frame["plot"].astype(int).astype(str))
+    assert model.nlpd(table) == pytest.approx(model.nlpd(text[["x", "plot"]], text))
+    out = model.predict(table, out=tmp_path.with_suffix(".parquet"))
+    assert pd.read_parquet(out)["plot"].tolist() == ["1", "2", "3"] * 30
+
+
+def test_what_processes_tell_each_other_of_a_sample_is_plain(tmp_path, monkeypatch):
+    """Frames that survive Arrow, and whole numbers that survive JSON."""
+    text = "x,yes,word,none\n1,True,a,\n2,,NA,\n3,False,b,\n"
+    (tmp_path / "t.csv").write_text(text * 1 + text.split("\n", 1)[1] * 9)
+    table = hm.Table(tmp_path, inputs=["x"])
+    said = []
+    monkeypatch.setattr(distributed, "gathered", lambda mine: said.append(mine) or [mine])
+    sample = table.sample(table.columns, seed=0)
+    agreed, (frame, values) = said
+    assert json.loads(json.dumps([agreed, values])) == [agreed, values]
+    assert values == {"x": 30, "yes": 20, "word": 20, "none": 0} == sample.values
+    again = pa.Table.from_pandas(frame).to_pandas()
+    pd.testing.assert_frame_equal(again, frame)
+    monkeypatch.setattr(distributed, "gathered", lambda mine: [mine, (pd.DataFrame(), values)])
+    monkeypatch.setattr(table, "agree", lambda: None)
+    assert (table.sample(table.columns, seed=0).rows.dtypes == frame.dtypes).all()
+
+
+# -- files that are there, or not ------------------------------------------------------------------
+
+
+def test_a_folder_may_hold_text_of_all_kinds(tmp_path):
+    (tmp_path / "0.csv").write_text("x;y\n1;2,5\n")
+    (tmp_path / "1.TSV").write_text("y\tx\n3\t4\n")
+    (tmp_path / "2.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n"))
+    (tmp_path / "README.txt").write_text("what this is")
+    (tmp_path / "folder.csv").mkdir()
+    assert whole(tmp_path)["x"].tolist() == [1, 4, 5]
+    with pytest.raises(FileNotFoundError, match="an empty list"):
+        hm.Table([], inputs=["x"])
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        hm.Table([tmp_path / "none.parquet"], inputs=["x"])
+    with pytest.raises(ValueError, match="has no column 'z'"):
+        next(hm.Table(tmp_path, inputs=["x"]).frames(["z"]))
+
+
+def test_a_full_disk_names_the_predictions(model, folder, tmp_path):
+    out = tmp_path / "predicted.parquet"
+    table = hm.Table(folder, inputs=["x"])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"predicted\.parquet"):
+            model.predict(table, out=out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_goes_or_changes_is_told(small, tmp_path):

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from .delimited import refuse_other_columns, unreadable
 
 __all__ = ["ArrowPart", "scan"]
 
+FORMATS = {"parquet": ds.ParquetFileFormat(), "ipc": ds.IpcFileFormat()}
 NO_NAME = "__index_level_"  # how an index of pandas is stored that has none
 
 
@@ -60,7 +62,7 @@ def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[list[ArrowPa
     fragments, schemas = [], []
     for path in paths:
         try:
-            (fragment,) = ds.dataset(str(path), format=kind).get_fragments()
+            fragment = FORMATS[kind].make_fragment(str(path), LocalFileSystem())
             schemas.append(fragment.physical_schema)
             fragments.append(_split(fragment))
         except FileNotFoundError:

@@ -118,6 +118,12 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
     present = [value for value in values.tolist() if not is_missing(value)]
     if not present:
         return Column(name)
+    for value in present:
+        if isinstance(value, list | tuple | dict | np.ndarray):
+            raise ValueError(
+                f"{what}, column {name!r} holds several values in a cell, such as {value!r}; "
+                "inputs must be numbers, dates or labels, one in each cell"
+            )
     try:
         _numbers(values, "")
         return Column(name)

@@ -131,4 +131,9 @@ def _tell(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
         print_json(table.to_dict("records"))
     else:
         rows = table.to_csv(index=False)
-        typer.echo(visible(rows) if sys.stdout.isatty() else rows, nl=False)
+        rows = visible(rows) if _is_terminal() else rows
+        typer.echo(rows, nl=False, color=True)  # without it names for a program lose characters
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()

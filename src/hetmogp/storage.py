@@ -11,30 +11,35 @@ import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from . import __version__, kernels, likelihoods
 from .bound import Parameters
-from .columns import Column
+from .columns import Column, describe
 from .data import Scaling
+from .discovery import propose
 from .files import UnreadableFileError, read_numbers, write_numbers
 from .inputs import read_inputs, restored
 from .kernels import Kernel
-from .likelihoods import Likelihood, from_distribution
+from .likelihoods import Classes, Likelihood, from_distribution
 from .likelihoods.distribution import LINKS, FromDistribution
 from .model import HetMOGP, Learned
+from .model_rules import check_arrays, check_description, check_kernel, is_plain
 from .priors import LMC
+from .tables import observe
 from .variational import Factors
 
-__all__ = ["VERSION", "ModelFileError", "load", "save"]
+__all__ = ["VERSION", "ModelFileError", "load", "refuse_unsaveable", "save"]
 
 VERSION = 1
-PLAIN = (str, int, float, bool, type(None))
+HELD = "a file can hold text, numbers and True or False: convert it to text"
 
 
 class ModelFileError(ValueError):
@@ -45,13 +50,14 @@ class ModelFileError(ValueError):
 
 
 def save(model: HetMOGP, path: str | os.PathLike) -> None:
-    """Write a fitted model to a file: beside it first, then renamed, so that none is half written.
+    """Write a fitted model to a file, which is never half written.
 
     Args:
         model: a fitted model.
         path: where to; `.hetmogp` is the usual ending.
     """
     check_is_fitted(model, "elbo_")
+    model._check_options()  # which may have been set since the fit
     learned = model._learned
     facts = {
         "hetmogp": __version__,
@@ -59,14 +65,14 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
             {
                 "name": name,
                 "likelihood": _of_likelihood(name, model.likelihoods_[name]),
-                "observed": model.n_observed_[name],
+                "observed": int(model.n_observed_[name]),
             }
             for name in model.output_names_
         ],
         "inputs": [_of_column(column) for column in learned.columns],
         "named_inputs": hasattr(model, "feature_names_in_"),
         "kernels": [
-            _of_kernel(jax.tree.map(lambda _: 1.0, k)) for k in learned.parameters.prior.kernels
+            _plain(jax.tree.map(lambda _: 1.0, k)) for k in learned.parameters.prior.kernels
         ],
         "ranks": list(learned.parameters.prior.ranks),
         "options": _of_options(model),
@@ -81,9 +87,9 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
             "jitter": float(learned.jitter),
         },
     }
+    check_description(facts)  # so that what is written can be read
     tensors = {
-        **_leaves("parameters", learned.parameters),
-        **_leaves("q", learned.q),
+        **_leaves({"parameters": learned.parameters, "q": learned.q}),
         "scaling.centre": learned.scaling.centre,
         "scaling.scale": learned.scaling.scale,
         "history": model.history_,
@@ -93,40 +99,57 @@ def save(model: HetMOGP, path: str | os.PathLike) -> None:
     write_numbers(path, "model", VERSION, facts, tensors)
 
 
-def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+def refuse_unsaveable(
+    likelihoods: Mapping[str, Likelihood | str], X: pd.DataFrame, Y: pd.DataFrame
+) -> None:
+    """Complain of what `save` could not write after a fit, before it.
+
+    Args:
+        likelihoods: by output; "auto" where one is to be found.
+        X: the inputs.
+        Y: has a column for each output.
+
+    Raises:
+        TypeError: where labels are neither text nor numbers, or a likelihood cannot be named.
+    """
+    for name in X.columns:
+        _of_column(describe(X[name], "X", name))
+    for name, likelihood in likelihoods.items():
+        found = propose(Y[name]).candidates if isinstance(likelihood, str) else [likelihood]
+        for one in found:
+            known = observe(name, one, Y[name])[0] if isinstance(one, Classes) else one
+            _of_likelihood(name, known)
+
+
+def _leaves(tree: Any) -> dict[str, np.ndarray]:
     """The numbers of a tree, named by their place in it."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     named = jax.tree_util.keystr
-    return {f"{prefix}.{named(path, simple=True, separator='.')}": leaf for path, leaf in paths}
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold a value."""
-    return isinstance(value, PLAIN) and not (isinstance(value, float) and not np.isfinite(value))
+    return {named(path, simple=True, separator="."): leaf for path, leaf in paths}
 
 
 def _of_column(column: Column) -> dict[str, Any]:
     for level in column.levels:
-        if not _is_plain(level):
+        if not is_plain(level):
             raise TypeError(
-                f"input {column.name!r} has the level {level!r}, a {type(level).__name__}; a file "
-                "can hold text, numbers and True or False"
+                f"input {column.name!r} has the level {level!r}, a {type(level).__name__}; {HELD}"
             )
     return dataclasses.asdict(column)
 
 
-def _of_kernel(kernel: Kernel) -> dict[str, Any]:
-    """A kernel by name and fields, numbers as lists."""
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: kernels by name and fields, arrays and numbers of NumPy as Python's.
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Kernel):
-            return _of_kernel(value)
-        if isinstance(value, list | tuple):
-            return [plain(item) for item in value]
-        return np.asarray(value).tolist() if isinstance(value, np.ndarray | jax.Array) else value
-
-    fields = {f.name: plain(getattr(kernel, f.name)) for f in dataclasses.fields(kernel)}
-    return {"kernel": type(kernel).__name__, **fields}
+    What JSON has nothing for is left as it is.
+    """
+    if isinstance(value, Kernel):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kernel": type(value).__name__, **fields}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist()
+    return value
 
 
 def _of_likelihood(name: str, likelihood: Likelihood) -> dict[str, Any]:
@@ -134,13 +157,9 @@ def _of_likelihood(name: str, likelihood: Likelihood) -> dict[str, Any]:
     options = dict(likelihood.options)
     where = f"output {name!r} ({likelihood!r})"
     if isinstance(likelihood, FromDistribution):
-        import numpyro.distributions as dist
-
         distribution, links = options.pop("distribution"), options.pop("links")
         kind = distribution.__name__
-        if getattr(dist, kind, None) is not distribution or set(links.values()) - set(
-            LINKS.values()
-        ):
+        if _distribution(kind) is not distribution or set(links.values()) - set(LINKS.values()):
             raise TypeError(
                 f"{where} uses a distribution or link that is not numpyro's or this package's, "
                 "which a file cannot name; write it as a subclass of Likelihood"
@@ -148,10 +167,8 @@ def _of_likelihood(name: str, likelihood: Likelihood) -> dict[str, Any]:
         options |= {"distribution": kind, "links": {n: link.name for n, link in links.items()}}
     for option, value in options.items():
         items = value if isinstance(value, list | tuple) else [value]
-        if not isinstance(value, dict) and not all(map(_is_plain, items)):
-            raise TypeError(
-                f"{where} has {option}={value!r}; a file can hold text, numbers and True or False"
-            )
+        if not isinstance(value, dict) and not all(map(is_plain, items)):
+            raise TypeError(f"{where} has {option}={value!r}; {HELD}")
     return {"likelihood": type(likelihood).__name__, "options": options}
 
 
@@ -159,16 +176,9 @@ def _of_options(model: HetMOGP) -> dict[str, Any]:
     """The constructor's arguments, but for the likelihoods."""
     options = model.get_params(deep=False)
     del options["likelihoods"]
-    kernel, inducing = options["kernel"], options["inducing"]
-    if isinstance(kernel, Kernel):
-        options["kernel"] = _of_kernel(kernel)
-    elif kernel is not None:
-        options["kernel"] = [None if k is None else _of_kernel(k) for k in kernel]
+    inducing = options["inducing"]
     options["inducing"] = inducing if inducing is None or np.ndim(inducing) == 0 else "tables"
-    plain = {}
-    for name, value in options.items():
-        plain[name] = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-    return plain
+    return {name: _plain(value) for name, value in options.items()}
 
 
 def _inducing_tables(model: HetMOGP) -> dict[str, np.ndarray]:
@@ -210,19 +220,24 @@ def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
     try:
         return _built(facts, tensors, {kind.__name__: kind for kind in custom})
     except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from None
+        raise ModelFileError(f"{path}: {_short(error)}") from error.__cause__
     except (
         *(KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError),
         ArithmeticError,
     ) as error:
-        raise ModelFileError(f"{path} describes no model: {error}") from error
+        raise ModelFileError(f"{path} describes no model: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    """What is wrong, in one line; a file may hold texts of any length."""
+    return shorten(str(error), 400, placeholder=" …")
 
 
 def _built(
-    facts: Mapping[str, Any], tensors: dict[str, np.ndarray], custom: Mapping[str, type]
+    facts: dict[str, Any], tensors: dict[str, np.ndarray], custom: Mapping[str, type]
 ) -> HetMOGP:
+    check_description(facts)
     names = [output["name"] for output in facts["outputs"]]
-    order = sorted(names)
     columns = [
         Column(c["name"], c["kind"], tuple(c["levels"]), c["aware"]) for c in facts["inputs"]
     ]
@@ -230,6 +245,7 @@ def _built(
         output["name"]: _likelihood(output["name"], output["likelihood"], custom)
         for output in facts["outputs"]
     }
+    options = dict(facts["options"])
     room: Any = np.zeros(())
     prior = LMC(
         kernels=tuple(_kernel(kernel, custom) for kernel in facts["kernels"]),
@@ -238,22 +254,38 @@ def _built(
         ),
         ranks=tuple(facts["ranks"]),
     )
-    skeleton = Parameters(prior, tuple(_with_room(unfitted[name]) for name in order))
-    parameters = _filled("parameters", skeleton, tensors)
-    q = _filled("q", Factors(room, room), tensors)
-    scaling = Scaling(tensors["scaling.centre"], tensors["scaling.scale"])
-    _check_shapes(parameters, q, scaling, len(columns))
+    ordered = [_with_room(unfitted[name]) for name in sorted(names)]
+    skeleton = {"parameters": Parameters(prior, tuple(ordered)), "q": Factors(room, room)}
+    places = _leaves(skeleton)
+    check_arrays(
+        tensors,
+        places,
+        columns,
+        functions=sum(len(likelihood.latent) for likelihood in ordered),
+        ranks=facts["ranks"],
+        tables=options.get("inducing") == "tables",
+    )
+    filled = jax.tree.unflatten(jax.tree.structure(skeleton), [tensors[name] for name in places])
+    inputs = [column.name for column in columns]
+    for kernel in filled["parameters"].prior.kernels:
+        check_kernel(kernel, inputs)
 
-    model = HetMOGP(unfitted, **_options(facts["options"], tensors, columns, custom))
+    model = HetMOGP(unfitted, **_options(options, tensors, columns, custom))
+    model._check_options()
+    given = model.kernel if isinstance(model.kernel, list) else [model.kernel]
+    for kernel in filter(None, given):
+        check_kernel(kernel, inputs, fitted=False)
+    scaling = Scaling(tensors["scaling.centre"], tensors["scaling.scale"])
     fit = facts["fit"]
-    model._hold(Learned(names, columns, scaling, parameters, q, float(fit["jitter"])))
-    model.n_observed_ = {output["name"]: int(output["observed"]) for output in facts["outputs"]}
+    model._hold(
+        Learned(names, columns, scaling, filled["parameters"], filled["q"], float(fit["jitter"]))
+    )
+    model.n_observed_ = {output["name"]: output["observed"] for output in facts["outputs"]}
     model.input_range_, model.history_ = tensors["input_range"], tensors["history"]
-    model.elbo_, model.n_iter_ = float(fit["elbo"]), int(fit["n_iter"])
-    model.converged_, model.interrupted_ = bool(fit["converged"]), bool(fit["interrupted"])
+    model.elbo_, model.n_iter_ = float(fit["elbo"]), fit["n_iter"]
+    model.converged_, model.interrupted_ = fit["converged"], fit["interrupted"]
     model.method_, model.fit_seconds_ = fit["method"], float(fit["seconds"])
-    sampled = fit.get("sampled")
-    model.n_sampled_ = None if sampled is None else int(sampled)
+    model.n_sampled_ = fit.get("sampled")
     if facts["named_inputs"]:
         model.feature_names_in_ = np.asarray([column.name for column in columns], dtype=object)
     return model
@@ -270,30 +302,50 @@ def _class(name: str, base: type, module: Any, custom: Mapping[str, type], what:
     return found
 
 
+def _made(what: str, kind: Any, *arguments: Any, **options: Any) -> Any:
+    """What a class makes of what the file says; a class of the caller's may raise anything."""
+    try:
+        return kind(*arguments, **options)
+    except Exception as error:
+        raise ModelFileError(f"{what} cannot be made: {error}") from error
+
+
 def _kernel(facts: Mapping[str, Any], custom: Mapping[str, type]) -> Kernel:
     fields = dict(facts)
     kind = _class(fields.pop("kernel"), Kernel, kernels, custom, "a kernel of the model")
     for name, value in fields.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
+        if isinstance(value, dict):
+            fields[name] = _kernel(value, custom)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
             fields[name] = tuple(_kernel(part, custom) for part in value)
         elif isinstance(value, list) and name == "centre":
             fields[name] = tuple(value)
-    return kind(**fields)
+    return _made(f"a kernel of the model, {kind.__name__},", kind, **fields)
 
 
 def _likelihood(name: str, facts: Mapping[str, Any], custom: Mapping[str, type]) -> Likelihood:
     options = dict(facts["options"])
     if isinstance(options.get("latent"), list):
         options["latent"] = tuple(options["latent"])
+    what = f"output {name!r}, {facts['likelihood']},"
     if facts["likelihood"] == "FromDistribution":
-        import numpyro.distributions as dist
-
-        kind = getattr(dist, options.pop("distribution"))
-        if not (isinstance(kind, type) and issubclass(kind, dist.Distribution)):
-            raise ModelFileError(f"output {name!r}: {kind!r} is not a distribution of numpyro")
-        return from_distribution(kind, options.pop("links"), **options)
+        kind, links = _distribution(options.pop("distribution")), options.pop("links")
+        if kind is None:
+            raise ModelFileError(f"output {name!r} is of no distribution of numpyro")
+        return _made(what, from_distribution, kind, links, **options)
     kind = _class(facts["likelihood"], Likelihood, likelihoods, custom, f"output {name!r}")
-    return kind(**options)
+    likelihood = _made(what, kind, **options)
+    if not likelihood.latent:
+        raise ModelFileError(f"output {name!r} has no parameter functions: name its classes")
+    return likelihood
+
+
+def _distribution(name: str) -> type | None:
+    """A distribution of numpyro by its public name."""
+    import numpyro.distributions as dist
+
+    found = getattr(dist, name) if name in dist.__all__ else None
+    return found if isinstance(found, type) and issubclass(found, dist.Distribution) else None
 
 
 def _with_room(likelihood: Likelihood) -> Likelihood:
@@ -303,43 +355,6 @@ def _with_room(likelihood: Likelihood) -> Likelihood:
     return eqx.tree_at(lambda of: of.free, likelihood, dict.fromkeys(likelihood.free, 0.0))
 
 
-def _filled(prefix: str, tree: Any, tensors: Mapping[str, np.ndarray]) -> Any:
-    """The tree with its numbers replaced by those of the file, none missing and none left over."""
-    places = _leaves(prefix, tree)
-    stored = {name for name in tensors if name.startswith(f"{prefix}.")}
-    odd = sorted(stored ^ set(places))
-    if odd:
-        verb = "lacks" if odd[0] in places else "has no place for"
-        raise ModelFileError(f"what it describes {verb} {odd[0]!r}")
-    return jax.tree.unflatten(jax.tree.structure(tree), [tensors[name] for name in places])
-
-
-def _check_shapes(parameters: Parameters, q: Factors, scaling: Scaling, p: int) -> None:
-    prior = parameters.prior
-    assert isinstance(prior, LMC)
-    J = sum(len(likelihood.latent) for likelihood in parameters.likelihoods)
-    Q, R = len(prior.kernels), sum(prior.ranks)
-    shape = prior.inducing_inputs.shape
-    M = shape[1] if len(shape) == 3 else -1
-    expected: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "weights": (prior.weights, (J, R)),
-        "mask": (prior.mask, (J, R)),
-        "constants": (prior.constants, (J,)),
-        "centre": (prior.centre, (J,)),
-        "spread": (prior.spread, (J,)),
-        "inducing inputs": (prior.inducing_inputs, (1 if shape[:1] == (1,) else Q, M, p)),
-        "means of q(u)": (q.mean, (R, M)),
-        "roots of q(u)": (q.root, (R, M, M)),
-        "centre of the inputs": (scaling.centre, (p,)),
-        "scale of the inputs": (scaling.scale, (p,)),
-    }
-    for what, (array, wanted) in expected.items():
-        if array.shape != wanted or array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise ModelFileError(f"the {what} are no finite numbers of shape {wanted}")
-    if len(prior.ranks) != Q:
-        raise ModelFileError(f"there are {len(prior.ranks)} ranks for {Q} kernels")
-
-
 def _options(
     facts: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray],
@@ -347,12 +362,12 @@ def _options(
     custom: Mapping[str, type],
 ) -> dict[str, Any]:
     options = dict(facts)
-    kernel = options["kernel"]
+    kernel = options.get("kernel")
     if isinstance(kernel, list):
         options["kernel"] = [None if k is None else _kernel(k, custom) for k in kernel]
     elif kernel is not None:
         options["kernel"] = _kernel(kernel, custom)
-    if options["inducing"] == "tables":
+    if options.get("inducing") == "tables":
         tables: list[Any] = []
         while f"inducing.{len(tables)}" in tensors:
             table = tensors[f"inducing.{len(tables)}"]

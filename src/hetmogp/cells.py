@@ -27,14 +27,19 @@ TYPES: dict[Kind, pa.DataType] = {
 class Cells:
     """What the cells of one column have been so far.
 
+    Args:
+        commas: whether the decimal mark may be a comma.
+
     Attributes:
         possible: the kinds that all of them can be read as, text aside.
         missing: whether some are missing.
         known: whether some are not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, commas: bool = False) -> None:
         self.possible, self.missing, self.known = set(READ), False, False
+        if not commas:
+            self.possible.remove("number with a comma")
 
     def add(self, cells: pa.Array) -> None:
         """Look at more of them."""
@@ -53,7 +58,8 @@ class Cells:
         Args:
             numbers: the kind of numbers in this table, with a point or with a comma.
         """
-        if "whole number" in self.possible and self.known and not self.missing:
+        whole = {"whole number", "number"} <= self.possible  # Arrow takes 0x1F for the first alone
+        if whole and self.known and not self.missing:
             return "whole number"
         return next((kind for kind in (numbers, "yes or no") if kind in self.possible), "text")
 
@@ -88,7 +94,6 @@ def _number_with_a_comma(cells: pa.Array) -> pa.Array:
 
 
 def _whole_number(cells: pa.Array) -> pa.Array:
-    _number(cells)  # Arrow reads 0x1F as a whole number, though not as a number
     return _without_plus(cells).cast(pa.int64())
 
 

@@ -30,6 +30,7 @@ BLOCK = 2**23  # bytes that are read at a time; a row may not be longer
 BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
 UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 OTHER_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+NUMBERS = ("number", "number with a comma")
 NOT_TEXT = "it is not text in UTF-8"
 
 
@@ -71,14 +72,17 @@ def scan(paths: Sequence[Path], text: Collection[str] = ()) -> list[TextPart]:
     """
     files = [TextFile(path) for path in paths]
     refuse_other_columns(paths, [file.named for file in files])
-    cells = {name: Cells() for file in files for name in file.names}
+    # Elsewhere 1,500 may well be a thousand and more.
+    commas = all(file.separator == ";" for file in files)
+    cells = {name: Cells(commas) for file in files for name in file.names}
     rows = [_look_at(file, cells) for file in files]
     # A column without a name or a value is none: spreadsheets leave such columns behind.
     found = {name: of for name, of in cells.items() if of.known or name in files[0].named}
     if not found:
         raise unreadable(paths[0], "its columns have neither names nor values")
     refuse_other_columns(paths, [[n for n in file.names if n in found] for file in files])
-    numbers = _decimal_mark(files, found.values())
+    points, others = (sum(kind in of.possible for of in found.values()) for kind in NUMBERS)
+    numbers = NUMBERS[others > points]
     kinds = {n: "text" if n in text else of.kind(numbers) for n, of in found.items()}
     return [TextPart(file, n, kinds) for file, n in zip(files, rows, strict=True)]
 
@@ -120,17 +124,6 @@ def _look_at(file: "TextFile", cells: Mapping[str, Cells]) -> int:
     if ("\n" in last or "\r" in last) and file.last_byte() != b'"':
         raise unreadable(file.path, "a quotation mark is not closed")
     return rows
-
-
-def _decimal_mark(files: Sequence["TextFile"], cells: Collection[Cells]) -> Kind:
-    """The kind of numbers: with commas where semicolons separate columns, if more are numbers so.
-
-    Elsewhere 1,500 may well be a thousand and more.
-    """
-    marks = ("number", "number with a comma")
-    points, commas = (sum(mark in of.possible for of in cells) for mark in marks)
-    semicolons = all(file.separator == ";" for file in files)
-    return marks[1] if semicolons and commas > points else marks[0]
 
 
 class TextFile:

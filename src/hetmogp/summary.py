@@ -10,6 +10,7 @@ import pandas as pd
 from .columns import Column
 from .kernels import Category, Kernel, Leaf, Periodic, Product, Sum
 from .linalg import session
+from .text import printable
 
 if TYPE_CHECKING:
     from .model import HetMOGP
@@ -106,12 +107,13 @@ class Summary:
         return f"bound {self.bound:,.2f}; {state} after {self.effort}"
 
     def _tables(self) -> dict[str, pd.DataFrame]:
+        """The tables as they are shown, whatever characters names and labels have."""
         shares = self.shares.map("{:.0%}".format)
         functions = self.functions.assign(
             constant=self.functions["constant"].map("{:.3f}".format),
             std=self.functions["std"].map("{:.3f}".format),
         )
-        return {
+        tables = {
             "outputs": self.outputs,
             "latents": self.latents,
             "parameter functions (before their links; share of variance by latent)": pd.concat(
@@ -119,20 +121,26 @@ class Summary:
             ),
             "correlation of the parameter functions": self.correlation.map("{:+.2f}".format),
         }
+        return {heading: _shown(table) for heading, table in tables.items()}
 
     def __repr__(self) -> str:
         parts = [self.title, self.verdict]
         for heading, table in self._tables().items():
-            text = table.rename_axis(None).to_string(max_colwidth=None)
-            parts += ["", heading, *(f"  {line}" for line in text.splitlines())]
+            text = table.to_string(max_colwidth=None)
+            parts += ["", heading, *(f"  {line}" for line in text.split("\n"))]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
         tables = (
-            f"<h4>{heading[0].upper()}{heading[1:]}</h4>{table.rename_axis(None).to_html()}"
+            f"<h4>{heading[0].upper()}{heading[1:]}</h4>{table.to_html()}"
             for heading, table in self._tables().items()
         )
         return f"<p><b>{self.title}</b><br>{self.verdict}</p>{''.join(tables)}"
+
+
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    cells = table.map(lambda value: printable(value) if isinstance(value, str) else value)
+    return cells.rename_axis(None).rename(index=printable, columns=printable)
 
 
 def _many(n: int, what: str) -> str:

@@ -6,8 +6,12 @@ wrongly, and 130 when it was interrupted.
 """
 
 import json
+import lzma
 import os
+import sys
 import warnings
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +20,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from .. import __version__
+from ..text import UNPRINTABLE, printable
 
-__all__ = ["Json", "Seed", "app", "fail", "one_clear_line", "print_json"]
+__all__ = ["Json", "Seed", "app", "fail", "one_clear_line", "print_data", "print_json", "say"]
 
 app = typer.Typer(
     help="Gaussian processes for outputs of different kinds, in one model.\n\n"
@@ -49,8 +54,23 @@ def main(
 
 def fail(message: str) -> NoReturn:
     """End the command with one line that says why."""
-    typer.echo(f"hetmogp: {' '.join(message.split())}", err=True)
+    _tell(message)
     raise typer.Exit(1)
+
+
+def _tell(message: str) -> None:
+    """One line on standard error."""
+    typer.echo(f"hetmogp: {printable(' '.join(message.split()))}", err=True)
+
+
+# Damaged archives, data of a kind that a library cannot read, texts nested too deep, an extra that
+# is not installed: trouble that users meet and can mend. Other errors are faults of this package,
+# and keep their traceback.
+TROUBLE = (
+    *(ValueError, TypeError, ArithmeticError, OSError),
+    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(NotImplementedError, RecursionError, ImportError),
+)
 
 
 @contextmanager
@@ -63,28 +83,68 @@ def one_clear_line() -> Iterator[None]:
         try:
             _remember_compilations()
             yield
-        except (ValueError, TypeError, ArithmeticError, OSError) as error:
+        except TROUBLE as error:
+            if isinstance(error, BrokenPipeError) and error.filename is None:
+                raise  # whoever read standard output has seen enough, and typer ends in silence
             fail(_said(error))
         except MemoryError:
-            fail("there is not enough memory for this")
+            fail(NO_MEMORY)
+        except RuntimeError as error:
+            if not _of_the_device(error):
+                raise
+            fail(NO_MEMORY if "RESOURCE_EXHAUSTED" in str(error) else str(error).split("\n")[0])
         except KeyboardInterrupt:
-            typer.echo("hetmogp: interrupted", err=True)
+            _tell("interrupted")
             raise typer.Exit(130) from None
+
+
+NO_MEMORY = "there is not enough memory for this"
+
+
+def _of_the_device(error: RuntimeError) -> bool:
+    """Whether an error is JAX's, about the device that it was told to use."""
+    kind = type(error).__name__
+    missing = str(error).startswith("Unable to initialize backend")
+    return missing or kind in ("JaxRuntimeError", "XlaRuntimeError")
 
 
 def _said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    return str(error) or f"this could not be done ({type(error).__name__})"
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"hetmogp: warning: {' '.join(str(message).split())}", err=True)
+    _tell(f"warning: {message}")
+
+
+def say(text: object) -> None:
+    """Print lines for people: control characters in names do not reach the terminal."""
+    _print("\n".join(map(printable, str(text).split("\n"))), end="\n")
+
+
+def print_data(text: str) -> None:
+    """Print data for programs as they are, unless it is a terminal that they are printed to."""
+    if sys.stdout.isatty():
+        text = "\n".join(map(printable, text.split("\n")))
+    _print(text, end="")
 
 
 def print_json(content: Any) -> None:
     """Print an object as JSON; what is not a finite number is null."""
-    typer.echo(json.dumps(_plain(content), indent=1, ensure_ascii=False))
+    text = json.dumps(_plain(content), indent=1, ensure_ascii=False).split("\n")
+    lines = (UNPRINTABLE.sub(lambda c: f"\\u{ord(c[0]):04x}", line) for line in text)
+    _print("\n".join(lines), end="\n")
+
+
+def _print(text: str, end: str) -> None:
+    try:
+        # With colours allowed, as data would lose what looks like one.
+        typer.echo(text + end, nl=False, color=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def _plain(content: Any) -> Any:

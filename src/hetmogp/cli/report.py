@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, app, one_clear_line, print_json
+from ..text import printable
+from .application import Json, app, one_clear_line, print_json, say
 from .files import load_model, read_for, will_write
 
 
@@ -39,5 +40,5 @@ def report(
             print_json({"report": str(target), "warnings": notes})
         else:
             for note in notes:
-                typer.echo(f"note: {note}")
-            typer.echo(f"report: {target}")
+                say(printable(f"note: {note}"))
+            say(printable(f"report: {target}"))

@@ -1,0 +1,18 @@
+"""Names and labels that users chose, on their way to people."""
+
+import re
+
+__all__ = ["UNPRINTABLE", "printable"]
+
+# Control characters, which can rewrite a terminal; separators of lines; marks that turn the
+# direction of the text after them; halves of characters, which cannot be encoded.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""One line of text in which such characters are written as escapes.
+
+    >>> print(printable("a\x1b[31mb\nc"))
+    a\x1b[31mb\nc
+    """
+    return UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)

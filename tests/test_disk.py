@@ -343,6 +343,19 @@ def test_an_index_of_pandas_is_a_column_if_it_has_a_name(tmp_path):
             pd.testing.assert_frame_equal(alone, expected[[name]])
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        *("{", "[]", "{}", '{"index_columns": 7}', '{"index_columns": ["none", null, 3]}'),
+        '{"index_columns": [{"kind": "range", "name": "t"}]}',
+        '{"index_columns": [{"kind": "range", "name": "y", "start": 0, "step": 1}]}',
+    ],
+)
+def test_notes_of_pandas_that_make_no_sense_do_no_harm(tmp_path, notes):
+    parquet(tmp_path, pa.table({"y": [1.0, 2.0]}).replace_schema_metadata({"pandas": notes}))
+    assert whole(tmp_path).to_dict("list") == {"y": [1.0, 2.0]}
+
+
 def test_lists_are_no_inputs_but_do_no_harm_beside_them(tmp_path):
     x = np.linspace(0, 3, 50)
     tags = [[1, 2]] * 50

@@ -41,7 +41,7 @@ def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
     parts = distributed.gathered(distributed.together(own))
     result = {}
     for name in model.output_names_:
-        total, count = sum(part[name] for part in parts)
+        total, count = np.sum([part[name] for part in parts], axis=0)
         result[name] = float(total / count) if count else np.nan
     return {**result, "global": sum(result.values())}
 

@@ -104,16 +104,24 @@ def _columns(path: Path, schema: pa.Schema) -> pa.Schema:
     index = [one for one in _index(schema) if isinstance(one, str)]
     counted = _counted(schema)
     found = [pa.field(counted["name"], pa.int64())] if counted else []
-    found += [schema.field(name) for name in index if not name.startswith(NO_NAME)]
+    found += [field for field in schema if field.name in index and NO_NAME not in field.name]
     found += [field for field in schema if field.name not in index]
     return pa.schema(found)
 
 
-def _index(schema: pa.Schema) -> list[Any]:
-    return (schema.pandas_metadata or {}).get("index_columns", [])
-
-
 def _counted(schema: pa.Schema) -> dict[str, Any] | None:
     """The start, the step and the name of an index that counts the rows, if it has a name."""
-    index = [one for one in _index(schema) if isinstance(one, dict)]
-    return next((one for one in index if one["name"] is not None), None)
+    for one in _index(schema):
+        if isinstance(one, dict) and isinstance(one.get("name"), str):
+            whole = all(isinstance(one.get(key), int) for key in ("start", "step"))
+            return one if whole and one["name"] not in schema.names else None
+    return None
+
+
+def _index(schema: pa.Schema) -> list[Any]:
+    """What pandas has noted of an index; notes that make no sense are as good as none."""
+    try:
+        found = (schema.pandas_metadata or {})["index_columns"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return found if isinstance(found, list) else []

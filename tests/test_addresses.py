@@ -65,7 +65,9 @@ def test_a_port_that_another_jax_shares_is_in_use():
 
 
 def test_an_address_of_another_machine_is_refused():
-    with pytest.raises(ValueError, match=r"no address of this machine.*coordinator_bind_address"):
+    with pytest.raises(
+        ValueError, match=r"not an address of this machine.*coordinator_bind_address"
+    ):
         addresses.refuse_taken("192.0.2.77:12345", 0)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp import addresses, distributed
+from hetmogp import addresses, distributed, messages
 from hetmogp.files import read_numbers
 
 HEARTBEAT = 6
@@ -296,6 +296,11 @@ from hetmogp.fitting.checkpoint import CheckpointError
 
 me, port, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 distributed.initialize(f"127.0.0.1:{port}", 2, me)
+try:
+    distributed.initialize(f"127.0.0.1:{port}", 2, me)
+except distributed.GroupError as error:
+    assert "called in this process before" in str(error)
+assert not distributed._failed  # the group is as it was
 
 frame = pd.DataFrame({"n": [me + 0.5], "t": pd.Categorical(["a"], ["b", "a"])})
 long = np.full(2000, me, np.int32)
@@ -386,6 +391,33 @@ def test_processes_end_as_they_would_when_one_has_failed():
     assert printed[0].strip().endswith("OSError: the disk is full")
     for text in printed[1:]:
         assert "caught process 0 failed: OSError: the disk is full" in text
+
+
+LOST = """
+import os
+import signal
+import sys
+from hetmogp import distributed
+
+me, port = int(sys.argv[1]), sys.argv[2]
+distributed.initialize(f"127.0.0.1:{port}", 2, me)
+distributed.PARTING = 0.5
+distributed.gathered(me)
+if me == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    distributed.gathered(me)
+except distributed.GroupError as error:
+    print("caught", error)
+"""
+
+
+def test_a_process_that_lost_another_ends_as_it_would():
+    port = str(free_port())
+    group = Group([started([sys.executable, "-c", LOST, str(k), port]) for k in range(2)])
+    printed = group.ended()
+    assert [process.returncode for process in group.processes] == [0, -signal.SIGKILL], printed
+    assert "caught another process of the group has ended" in printed[0]
 
 
 ALONE = """
@@ -527,6 +559,42 @@ def test_what_is_known_of_the_group_is_passed_on(monkeypatch, no_cluster, enviro
     assert no_cluster["cluster_detection_method"] == method
     assert no_cluster["coordinator_bind_address"] == address
     assert no_cluster["heartbeat_timeout_seconds"] == 30
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two processes, of which the other says what it is given to say."""
+    monkeypatch.setattr(distributed, "count", lambda: 2)
+
+    def speaking(message, size=None):
+        size = len(message) if size is None else size
+
+        def exchanged(mine, room):
+            whole = message if room > distributed.FRAME else size.to_bytes(8, "little") + message
+            return [one[:room].ljust(room, b"\0") for one in (mine, whole)]
+
+        monkeypatch.setattr(distributed, "_exchanged", exchanged)
+
+    return speaking
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"), [(1, 2), ("short", "long" * 1000), ("long" * 1000, "short"), ((), "x" * 494)]
+)
+def test_messages_of_any_length_arrive(two, mine, other):
+    two(messages.packed(other))
+    assert distributed.gathered(mine) == [mine, other]
+
+
+def test_a_message_that_cannot_be_is_refused(two):
+    two(b"", size=2**60)
+    with pytest.raises(distributed.GroupError, match="1,152,921,504,606,846,976 bytes to say"):
+        distributed.gathered(1)
+    two(b"no message")
+    with pytest.raises(
+        distributed.GroupError, match="process 1 says what this one does not unders"
+    ):
+        distributed.gathered(1)
 
 
 def test_another_process_than_the_first_does_not_listen(no_cluster):

@@ -20,8 +20,8 @@ UNKNOWN = (
 )
 REASONS = {
     errno.EADDRINUSE: "another program is using that port; choose another one for all processes",
-    errno.EADDRNOTAVAIL: "that is no address of this machine. Should the others reach it by one "
-    "that it does not know, say where to listen by coordinator_bind_address, or by the variable "
+    errno.EADDRNOTAVAIL: "that is not an address of this machine; if the others reach it through "
+    "another one, name the one to listen on by coordinator_bind_address or by the variable "
     "JAX_COORDINATOR_BIND_ADDRESS",
     errno.EACCES: "only the administrator may use that port; choose one above 1023",
 }

@@ -82,6 +82,8 @@ def initialize(
         GroupError: where no group was formed.
     """
     global _formed
+    if jax.distributed.is_initialized():
+        raise GroupError("initialize was called in this process before: it can be called once")
     _leave_when_failed()
     place: addresses.Place | None = None
     listening = options.pop("coordinator_bind_address", None)
@@ -94,7 +96,7 @@ def initialize(
                 *(coordinator_address, num_processes, process_id),
                 *(cluster_detection_method, initialization_timeout),
             )
-            if place.process == 0 and not jax.distributed.is_initialized():
+            if place.process == 0:
                 listening = (
                     listening or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or place.address
                 )
@@ -191,7 +193,7 @@ def _all_come(state: Any) -> bool:
     # Process 0 goes last: without it JAX ends the others at once, whatever they are doing.
     patience = PARTING if state.process_id else 2 * PARTING
     try:
-        state.client.wait_at_barrier("hetmogp: the end", 1000 * patience)
+        state.client.wait_at_barrier("hetmogp: the end", int(1000 * patience))
     except Exception:  # somebody did not, or cannot be asked
         return False
     return True

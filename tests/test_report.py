@@ -10,7 +10,8 @@ import pytest
 
 import hetmogp as hm
 from hetmogp import report
-from hetmogp.report import learned
+from hetmogp.report import canvas, learned
+from hetmogp.report import page as page_module
 from hetmogp.report.notes import notes
 from hetmogp.report.outputs import of_output
 from hetmogp.scoring import evaluate, pit
@@ -104,7 +105,7 @@ def test_curves_are_the_models_one_for_each_label(model, table):
     ((caption, figure),) = of_output(model, "ozone", data)
     assert caption.startswith("ozone along date: mean and 90% interval")
     means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
-    assert [trace.name for trace in means] == ["&lt;b&gt;town", "hill", "port"]
+    assert [trace.name for trace in means] == ["<b>town", "hill", "port"]
     port = means[2]
     at = pd.DataFrame({"date": np.asarray(port.x), "site": "port"})
     np.testing.assert_allclose(port.y, model.predict(at)["ozone"].mean)
@@ -262,52 +263,161 @@ def test_intervals_that_are_too_narrow_are_named(apart):
     assert "Intervals of line" not in text
 
 
+# -- names and labels that look like HTML ----------------------------------------------------------
+
+LINK = '<a href="https://example.com">click</a>'
+CODE = "</script><script>alert(1)</script>"
+IMAGE = "<img src=x onerror=alert(1)>"
+ODD = [LINK, "$x^2$", "%{x}", "&lt;b&gt; & <b>", "12", "2024-01-01", "<extra>no</extra>\u202e"]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """Models with hostile names over labels, a number, two numbers; their figures and pages."""
+    n = 28
+    labels = pd.Categorical(np.tile(ODD, 4))
+    inputs = pd.DataFrame({LINK: labels, IMAGE: np.linspace(0, 1, n), CODE: np.arange(n) % 5})
+    grade = {f"{LINK} of {CODE}": hm.Ordinal(["12", LINK, CODE])}
+    kind = {"%{y}": hm.Categorical([IMAGE, LINK, "$a_b$"], weight=IMAGE)}
+    real = {"_$x": hm.Gaussian(scale=0.5)}
+    Y = pd.DataFrame({"_$x": np.sin(np.arange(n)), IMAGE: 1.0})
+    for outputs in (grade, kind):
+        for name, likelihood in outputs.items():
+            Y[name] = np.resize(np.array(likelihood.classes, dtype=object), n)
+    found, folder = [], tmp_path_factory.mktemp("hostile")
+    for names, outputs in (([LINK], real | kind), ([LINK, IMAGE], grade), ([IMAGE, CODE], kind)):
+        X, figures, path = inputs[names], {}, folder / f"{len(found)}.html"
+        model = hm.HetMOGP(outputs, latents=1, inducing=5, max_iter=0, progress=False).fit(X, Y)
+
+        def embedded(figure, key, figures=figures):
+            figures[key] = figure
+            return canvas.embedded(figure, key)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(page_module, "embedded", embedded)
+            report.write(model, path, X, Y, title=f"{CODE} {LINK}")
+        found.append((path, figures, model))
+    return found
+
+
+def texts(part, key=""):
+    """Every text in a figure, with the name of its place."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            yield from texts(value, name)
+    elif isinstance(part, list | tuple | np.ndarray):
+        for value in np.asarray(part, dtype=object).reshape(-1):
+            yield from texts(value, key)
+    elif isinstance(part, str):
+        yield key, part
+
+
+def test_every_text_of_a_figure_is_escaped(hostile):
+    seen = set()
+    for _, figures, _ in hostile:
+        for figure in figures.values():
+            for key, text in texts(canvas._escaped(figure.to_dict())):
+                if key in canvas.TEMPLATES:
+                    seen.add(text)
+                else:
+                    assert not set("<>\u202e") & set(text), (key, text)
+    assert len(seen) < 15  # templates are few, and none has a name or a label in it
+    assert not any(odd in text for odd in (LINK, CODE, IMAGE, "x^2", "a_b") for text in seen)
+
+
+def test_names_and_labels_make_no_elements(hostile):
+    for path, _, model in hostile:
+        page = path.read_text(encoding="utf-8")
+        tags = Tags(page)
+        links = [attributes.get("href") for tag, attributes in tags.found if tag == "a"]
+        assert links == ["#warnings", "#fit", "#sharing", "#outputs", "#learning"]
+        assert not {"img", "extra"} & {tag for tag, _ in tags.found}
+        assert "<script>alert" not in page
+        shown = " ".join(tags.text)
+        assert f"{CODE} {LINK}" in shown
+        for name in model.output_names_:
+            assert name in shown
+
+
+def test_labels_that_look_like_numbers_or_dates_are_labels(hostile):
+    figures = hostile[0][1]
+    for key in ("output-0-0", "output-1-0", "correlation"):
+        assert figures[key].layout.xaxis.type == "category"
+    assert figures["shares"].layout.yaxis.type == "category"
+
+
 # -- in a browser ----------------------------------------------------------------------------------
 
 
-def test_a_browser_shows_it_without_a_network(page):
+@pytest.fixture(scope="module")
+def browser():
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("there is no Chromium; `make browser` installs Debian's")
-
-    path, _, _ = page
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for width in (1280, 390):
-            said, asked = [], []
-            tab = browser.new_page(viewport={"width": width, "height": 844})
-            tab.on("console", lambda message, said=said: said.append(message.text))
-            tab.on("pageerror", lambda error, said=said: said.append(str(error)))
-            tab.on("request", lambda request, asked=asked: asked.append(request.url))
-            tab.goto(path.as_uri())
-            tab.wait_for_selector(".js-plotly-plot .main-svg")
-            assert said == []
-            assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-            drawn = tab.locator(".js-plotly-plot").count()
-            assert drawn == tab.locator("figure").count() >= 8
-            assert (
-                tab.evaluate("document.documentElement.scrollWidth") <= width
-            )  # nothing sticks out
-
-            plot = tab.locator("#output-0-0")
-            plot.scroll_into_view_if_needed()
-            box = plot.bounding_box()
-            assert box["width"] > 0.8 * width or width > 1000
-            assert box["height"] > 200
-            middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-            dot = plot.locator(".scatterlayer .points path").first.bounding_box()
-            tab.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
-            tab.wait_for_selector("#output-0-0 .hoverlayer .hovertext")
-            assert "observed" in plot.locator(".hovertext").first.text_content()
-
-            ends = "document.getElementById('output-0-0')._fullLayout.xaxis.range.map(String)"
-            before = tab.evaluate(ends)
-            tab.mouse.move(*middle)
-            tab.mouse.down()
-            tab.mouse.move(middle[0] + 60, middle[1] + 40, steps=4)
-            tab.mouse.up()
-            tab.wait_for_function(f"{ends}.join() !== {before!r}.join()")  # zoomed
-            tab.close()
+        yield browser
         browser.close()
+
+
+def test_a_browser_shows_names_and_labels_as_they_are(browser, hostile):
+    for path, _, _ in hostile[::2]:
+        said = []
+        tab = browser.new_page(viewport={"width": 1000, "height": 800})
+        tab.on("dialog", lambda dialog, said=said: (said.append(dialog.message), dialog.dismiss()))
+        tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+        tab.goto(path.as_uri())
+        tab.wait_for_function(
+            "[...document.querySelectorAll('figure')].every(f => f.querySelector('.main-svg'))"
+        )
+        places = tab.evaluate(
+            "[...document.querySelectorAll('a')]"
+            ".map(a => a.getAttribute('href') || a.getAttribute('xlink:href') || '#')"
+        )
+        assert [place for place in places if not place.startswith("#")] == []
+        assert tab.locator("img").count() == 0
+        assert said == []
+        drawn = tab.evaluate("[...document.querySelectorAll('svg text')].map(t => t.textContent)")
+        assert any(LINK in text for text in drawn)
+        assert tab.locator(".modebar-btn[data-title*=Share]").count() == 0  # nothing is uploaded
+        assert tab.locator(".modebar-btn[data-title*=Download]").count() > 0
+        tab.close()
+
+
+def test_a_browser_shows_it_without_a_network(page, browser):
+    path, _, _ = page
+    for width in (1280, 390):
+        said, asked = [], []
+        tab = browser.new_page(viewport={"width": width, "height": 844})
+        tab.on("console", lambda message, said=said: said.append(message.text))
+        tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+        tab.on("request", lambda request, asked=asked: asked.append(request.url))
+        tab.goto(path.as_uri())
+        tab.wait_for_selector(".js-plotly-plot .main-svg")
+        assert said == []
+        assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+        drawn = tab.locator(".js-plotly-plot").count()
+        assert drawn == tab.locator("figure").count() >= 8
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out
+
+        plot = tab.locator("#output-0-0")
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        assert box["width"] > 0.8 * width or width > 1000
+        assert box["height"] > 200
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        dot = plot.locator(".scatterlayer .points path").first.bounding_box()
+        tab.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
+        tab.wait_for_selector("#output-0-0 .hoverlayer .hovertext")
+        assert "observed" in plot.locator(".hovertext").first.text_content()
+
+        ends = "document.getElementById('output-0-0')._fullLayout.xaxis.range.map(String)"
+        before = tab.evaluate(ends)
+        tab.mouse.move(*middle)
+        tab.mouse.down()
+        tab.mouse.move(middle[0] + 60, middle[1] + 40, steps=4)
+        tab.mouse.up()
+        tab.wait_for_function(f"{ends}.join() !== {before!r}.join()")  # zoomed
+        tab.close()

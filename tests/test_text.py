@@ -11,13 +11,16 @@ import zipfile
 import zlib
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hetmogp as hm
+from hetmogp import plots
 from hetmogp.cli.application import fail, one_clear_line, print_data, print_json, say
 from hetmogp.text import printable
 
@@ -155,3 +158,16 @@ def test_hostile_names_do_not_reach_the_terminal_from_a_model():
     assert printable(text.replace("\n", "")) == text.replace("\n", "")
     assert printable(name) in text
     assert model.summary().outputs.index[0] == name  # the tables themselves are as they were
+
+
+def test_pictures_show_hostile_names_as_they_are():
+    """Drawn with warnings as errors: a font has no picture of a control character."""
+    x, labels = np.linspace(0.0, 1.0, 12), ["$x^2", "$\\frac{$", "_a\x07"]
+    model = hm.HetMOGP({"$a\r": hm.Categorical(labels)}, latents=1, inducing=4, max_iter=0)
+    model.set_params(progress=False).fit(pd.DataFrame({"$t\x1b": x}), {"$a\r": labels * 4})
+    figure = plots.posterior(model, "$a\r").figure
+    figure.canvas.draw()
+    assert figure.axes[0].get_xlabel() == r"\$t\x1b"
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {r"\$x^2", "\\$\\frac{\\$", "\u200b_a\\x07"} <= set(shown)
+    plt.close(figure)

@@ -15,7 +15,7 @@ from .text import printable
 if TYPE_CHECKING:
     from .model import HetMOGP
 
-__all__ = ["Summary", "in_words"]
+__all__ = ["Summary", "in_words", "shown"]
 
 NEGLIGIBLE = 1e-12  # of the largest variance: a parameter function that does not vary
 
@@ -107,7 +107,6 @@ class Summary:
         return f"bound {self.bound:,.2f}; {state} after {self.effort}"
 
     def _tables(self) -> dict[str, pd.DataFrame]:
-        """The tables as they are shown, whatever characters names and labels have."""
         shares = self.shares.map("{:.0%}".format)
         functions = self.functions.assign(
             constant=self.functions["constant"].map("{:.3f}".format),
@@ -121,7 +120,7 @@ class Summary:
             ),
             "correlation of the parameter functions": self.correlation.map("{:+.2f}".format),
         }
-        return {heading: _shown(table) for heading, table in tables.items()}
+        return {heading: shown(table) for heading, table in tables.items()}
 
     def __repr__(self) -> str:
         parts = [self.title, self.verdict]
@@ -138,7 +137,8 @@ class Summary:
         return f"<p><b>{self.title}</b><br>{self.verdict}</p>{''.join(tables)}"
 
 
-def _shown(table: pd.DataFrame) -> pd.DataFrame:
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """A table for people, whatever characters names and labels have."""
     cells = table.map(lambda value: printable(value) if isinstance(value, str) else value)
     return cells.rename_axis(None).rename(index=printable, columns=printable)
 

@@ -10,6 +10,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
 from ..columns import Column
 from ..curves import Curve
+from ..text import printable
 
 __all__ = [
     "band",
@@ -31,7 +32,7 @@ SIZE = (7.0, 4.0)  # of a figure, in inches
 
 def plain(text: Any) -> str:
     """Text as it is: no formulas between dollar signs, no labels hidden for their underscore."""
-    shown = str(text).replace("$", r"\$")
+    shown = "\n".join(map(printable, str(text).split("\n"))).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
 
 

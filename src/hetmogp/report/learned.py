@@ -5,7 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ..model import HetMOGP
-from .canvas import COLOURS, DATA, finish, safe
+from .canvas import COLOURS, DATA, NAMES, finish
 
 __all__ = ["calibration", "correlation", "history", "shares"]
 
@@ -14,8 +14,8 @@ def correlation(table: pd.DataFrame) -> go.Figure:
     """The correlation of the parameter functions, as a heat map."""
     figure = go.Figure(
         go.Heatmap(
-            x=[safe(name) for name in table.columns],
-            y=[safe(name) for name in table.index],
+            x=list(table.columns),
+            y=list(table.index),
             z=table.to_numpy(),
             zmin=-1,
             zmax=1,
@@ -27,9 +27,8 @@ def correlation(table: pd.DataFrame) -> go.Figure:
             colorbar={"thickness": 12},
         )
     )
-    finish(figure, {}, None, height=max(320, 34 * len(table) + 140))
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(automargin=True, tickangle=-45)
+    finish(figure, {"tickangle": -45, **NAMES}, None, height=max(320, 34 * len(table) + 140))
+    figure.update_yaxes(autorange="reversed", **NAMES)
     return figure
 
 
@@ -38,16 +37,16 @@ def shares(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     for q, latent in enumerate(table.columns):
         figure.add_bar(
-            y=[safe(name) for name in table.index],
+            y=list(table.index),
             x=table[latent],
             orientation="h",
             name=latent,
             marker_color=COLOURS[q % len(COLOURS)],
-            hovertemplate="%{y}: %{x:.1%} from " + latent + "<extra></extra>",
+            hovertemplate="%{y}: %{x:.1%} from %{fullData.name}<extra></extra>",
         )
     figure.update_layout(barmode="stack")
     finish(figure, {"title": "share of variance", "tickformat": ".0%"}, None, 34 * len(table) + 140)
-    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_yaxes(autorange="reversed", **NAMES)
     return figure
 
 
@@ -64,7 +63,7 @@ def calibration(transforms: dict[str, np.ndarray]) -> go.Figure:
             x=levels,
             y=inside.mean(axis=0),
             mode="lines",
-            name=safe(name),
+            name=name,
             line={"color": COLOURS[k % len(COLOURS)], "width": 2},
             hovertemplate="%{x:.0%} intervals hold %{y:.0%}",
         )

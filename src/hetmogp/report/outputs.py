@@ -27,7 +27,7 @@ from ..inputs import restored
 from ..likelihoods import Bernoulli, Categorical, Likelihood, Ordinal, VonMises
 from ..model import HetMOGP
 from ..tables import Dataset
-from .canvas import COLOURS, DATA, GAP, faint, finish, safe
+from .canvas import COLOURS, DATA, GAP, NAMES, faint, finish
 
 __all__ = ["LEVEL", "of_output"]
 
@@ -83,7 +83,7 @@ def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
     """Ticks that suit the values of an output: classes by name, directions in parts of a turn."""
     if isinstance(likelihood, Ordinal) and not numbered(likelihood):
         labels = class_labels(likelihood)
-        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=[safe(c) for c in labels])
+        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(str, labels)))
     elif isinstance(likelihood, VonMises):
         quarters = np.pi * np.arange(-2, 3) / 2
         said = ["−π", "−π/2", "0", "π/2", "π"]
@@ -112,7 +112,7 @@ def _classes(
             x=asked[along],
             y=probabilities[:, c],
             mode="lines",
-            name=safe(label),
+            name=str(label),
             line={"color": COLOURS[c % len(COLOURS)]},
             hovertemplate="%{y:.3f}",
         )
@@ -171,7 +171,7 @@ def _add_curve(
         y=drawn.centre,
         mode="lines",
         line={"color": colour, "width": 2},
-        name=safe(where) or f"{drawn.line}, {drawn.band}",
+        name=where or f"{drawn.line}, {drawn.band}",
         showlegend=first,
         legendgroup=group,
         visible=visible,
@@ -196,7 +196,7 @@ def _add_dots(
     mine = np.ones(len(values), bool)
     for column, level in at.items():
         mine &= (shown[column] == level).to_numpy()
-    place = f" · {safe(where)}" if where else ""
+    place = f" · {where}" if where else ""
     said = [
         f"{'' if end else 'at least '}{_in_words(likelihood, v)}{place}"
         for v, end in zip(values[mine], ended[mine], strict=True)
@@ -227,7 +227,7 @@ def _add_dots(
 def _in_words(likelihood: Likelihood, value: float) -> str:
     """An observed value to hover over."""
     if isinstance(likelihood, Categorical) or not numbered(likelihood):
-        return safe(class_labels(likelihood)[int(value)])
+        return str(class_labels(likelihood)[int(value)])
     return f"{value:.4g}"
 
 
@@ -240,7 +240,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
     if isinstance(likelihood, Categorical):
         probabilities = model.predict(at, [name])[name].probabilities
         for c, label in enumerate(class_labels(likelihood)):
-            figure.add_bar(x=x, y=probabilities[:, c], name=safe(label))
+            figure.add_bar(x=x, y=probabilities[:, c], name=str(label))
         figure.update_layout(barmode="stack")
     else:
         drawn = curve_of(model, name, at, LEVEL)
@@ -257,7 +257,7 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
             },
             name=f"{drawn.line}, {drawn.band}",
         )
-    finish(figure, {"title": safe(", ".join(at.columns))}, quantity(name, likelihood))
+    finish(figure, {"title": ", ".join(at.columns), **NAMES}, quantity(name, likelihood))
     return f"{name} by {', '.join(at.columns)}.", figure
 
 
@@ -283,7 +283,7 @@ def _map(
         what, K = "the most probable class", len(labels)
         colours = [COLOURS[c % len(COLOURS)] for c in range(K)]
         steps = [(end / K, colour) for c, colour in enumerate(colours) for end in (c, c + 1)]
-        ticks = {"tickvals": list(range(K)), "ticktext": [safe(label) for label in labels]}
+        ticks = {"tickvals": list(range(K)), "ticktext": list(map(str, labels))}
         look = {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
         look["colorbar"] = {"thickness": 12, **ticks}
         hover = "probability %{customdata:.2f}<extra></extra>"
@@ -342,7 +342,7 @@ def _between(model: HetMOGP, name: str, low: pd.DataFrame, high: pd.DataFrame) -
 
 
 def _axis(column: Column) -> dict[str, str]:
-    return {"title": safe(f"{column.name} (days)" if column.kind == "duration" else column.name)}
+    return {"title": f"{column.name} (days)" if column.kind == "duration" else column.name}
 
 
 def _column(model: HetMOGP, name: str) -> Column:

@@ -1,7 +1,6 @@
 """The page itself: a template, tables, and plotly's code inside it, so that nothing is fetched."""
 
 import os
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -15,18 +14,14 @@ from .. import __version__
 from ..files import beside
 from ..model import HetMOGP
 from ..scoring import evaluate, pit
+from ..summary import shown
 from ..tables import read
 from . import learned
+from .canvas import embedded, safe
 from .notes import notes
 from .outputs import LEVEL, of_output
 
 __all__ = ["write"]
-
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
-}
 
 
 def write(
@@ -57,7 +52,7 @@ def write(
     warnings = notes(model, scores, LEVEL)
     content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     page = content.substitute(
-        title=escape(title),
+        title=safe(title),
         plotly=get_plotlyjs(),
         lead=_lead(model),
         facts=_facts(model),
@@ -76,10 +71,10 @@ def write(
 def _lead(model: HetMOGP) -> str:
     """What was modelled, in a sentence."""
     outputs = ", ".join(
-        f"<b>{escape(name)}</b> ({escape(of.kind)})" for name, of in model.likelihoods_.items()
+        f"<b>{safe(name)}</b> ({safe(of.kind)})" for name, of in model.likelihoods_.items()
     )
     inputs = ", ".join(
-        f"<b>{escape(c.name)}</b>"
+        f"<b>{safe(c.name)}</b>"
         + {"time": " (dates)", "duration": " (durations)", "category": " (labels)"}.get(c.kind, "")
         for c in model.columns_
     )
@@ -101,14 +96,14 @@ def _facts(model: HetMOGP) -> str:
         "state": "converged" if model.converged_ else "not converged",
         "effort": summary.effort,
     }
-    cells = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
+    cells = (f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in facts.items())
     return f'<dl class="facts">{"".join(cells)}</dl>'
 
 
 def _warnings(warnings: list[str]) -> str:
     if not warnings:
         return '<p class="fine">Nothing to warn of.</p>'
-    return "".join(f'<p class="warning">{escape(text)}</p>' for text in warnings)
+    return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
 def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str:
@@ -117,11 +112,11 @@ def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str
             "<p>No data was given with the model, so it was not scored. "
             "Write the report with <code>--data</code> to see how well it predicts.</p>"
         )
-    shown = scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
-    for column in shown.columns:
+    table = scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
+    for column in table.columns:
         if column != "values":
             form = "{:.0%}" if "interval" in column or column == "accuracy" else "{:.3f}"
-            shown[column] = [("" if v != v else form.format(v)) for v in shown[column]]
+            table[column] = [("" if v != v else form.format(v)) for v in table[column]]
     text = (
         "<p>Over the data given with this report. NLPD is the mean negative log predictive density "
         "of a value, lower being better; the last row is their sum. If the model was fitted to "
@@ -135,7 +130,7 @@ def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str
             "intervals are too narrow, above it too wide."
         )
         picture = _figure("calibration", caption, learned.calibration(transforms))
-    return text + _table(shown) + picture
+    return text + _table(table) + picture
 
 
 def _sharing(model: HetMOGP) -> str:
@@ -169,9 +164,9 @@ def _output(model: HetMOGP, name: str, data: Any) -> str:
         _figure(f"output-{model.output_names_.index(name)}-{k}", caption, figure)
         for k, (caption, figure) in enumerate(of_output(model, name, data))
     )
-    beside = f"; {escape(constants)}" if constants else ""
+    beside = f"; {safe(constants)}" if constants else ""
     return (
-        f"<h3>{escape(name)}</h3><p><code>{escape(repr(likelihood))}</code>, "
+        f"<h3>{safe(name)}</h3><p><code>{safe(repr(likelihood))}</code>, "
         f"{model.n_observed_[name]:,} observed values{beside}</p>{''.join(pictures)}"
     )
 
@@ -187,10 +182,9 @@ def _learning(model: HetMOGP) -> str:
 
 
 def _figure(key: str, caption: str, figure: go.Figure) -> str:
-    drawn = figure.to_html(full_html=False, include_plotlyjs=False, div_id=key, config=CONFIG)
-    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure>{embedded(figure, key)}<figcaption>{safe(caption)}</figcaption></figure>"
 
 
 def _table(table: pd.DataFrame) -> str:
-    text = table.rename_axis(None).to_html(border=0, justify="left", na_rep="")
+    text = shown(table).to_html(border=0, justify="left", na_rep="", escape=True)
     return f'<div class="wide">{text}</div>'

@@ -353,6 +353,8 @@ def test_what_a_file_can_hold_is_let_through():
     refuse_unsaveable(dict.fromkeys(VALUES.columns, "auto"), FRAME, VALUES)
     prices = pd.DataFrame({"y": map(decimal.Decimal, x), "when": DATES * (N // 2)})
     refuse_unsaveable({"y": "auto", "when": "auto"}, FRAME, prices)  # numbers, and left out
+    one_class = pd.DataFrame({"y": ["a"] * N})  # in the first of many files, say
+    refuse_unsaveable({"y": hm.Categorical()}, FRAME, one_class)
     foreign = hm.from_distribution(type("Normal", (dist.Normal,), {}))
     with pytest.raises(TypeError, match="subclass of Likelihood"):
         refuse_unsaveable({"real": foreign}, FRAME, VALUES)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import __version__, kernels, likelihoods
 from .bound import Parameters
-from .columns import Column, describe
+from .columns import Column
 from .data import Scaling
 from .discovery import propose
 from .files import UnreadableFileError, read_numbers, write_numbers
@@ -33,7 +33,6 @@ from .likelihoods.distribution import LINKS, FromDistribution
 from .model import HetMOGP, Learned
 from .model_rules import check_arrays, check_description, check_kernel, is_plain
 from .priors import LMC
-from .tables import observe
 from .variational import Factors
 
 __all__ = ["VERSION", "ModelFileError", "load", "refuse_unsaveable", "save"]
@@ -112,13 +111,25 @@ def refuse_unsaveable(
     Raises:
         TypeError: where labels are neither text nor numbers, or a likelihood cannot be named.
     """
-    for name in X.columns:
-        _of_column(describe(X[name], "X", name))
+    for name, column in X.items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            _refuse_odd(f"input {name!r} has the level", column.dtype.categories)
     for name, likelihood in likelihoods.items():
-        found = propose(Y[name]).candidates if isinstance(likelihood, str) else [likelihood]
+        found = propose(Y[name]).candidates if isinstance(likelihood, str) else (likelihood,)
         for one in found:
-            known = observe(name, one, Y[name])[0] if isinstance(one, Classes) else one
-            _of_likelihood(name, known)
+            _of_likelihood(name, one)
+            if isinstance(one, Classes) and one.classes is None:
+                of = Y[name].dtype
+                known = of.categories if isinstance(of, pd.CategoricalDtype) else Y[name].dropna()
+                _refuse_odd(f"output {name!r} has the class", known)
+
+
+def _refuse_odd(what: str, labels: Iterable[Any]) -> None:
+    """Complain of a label that a file cannot hold."""
+    for label in labels:
+        label = label.item() if isinstance(label, np.generic) else label
+        if not is_plain(label):
+            raise TypeError(f"{what} {label!r}, a {type(label).__name__}; {HELD}")
 
 
 def _leaves(tree: Any) -> dict[str, np.ndarray]:
@@ -129,11 +140,7 @@ def _leaves(tree: Any) -> dict[str, np.ndarray]:
 
 
 def _of_column(column: Column) -> dict[str, Any]:
-    for level in column.levels:
-        if not is_plain(level):
-            raise TypeError(
-                f"input {column.name!r} has the level {level!r}, a {type(level).__name__}; {HELD}"
-            )
+    _refuse_odd(f"input {column.name!r} has the level", column.levels)
     return dataclasses.asdict(column)
 
 

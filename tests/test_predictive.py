@@ -11,8 +11,9 @@ import pytest
 from scipy import special, stats
 
 import hetmogp as hm
+from hetmogp.inversion import quantiles
 from hetmogp.linalg import session
-from hetmogp.predictive import distribution_function, log_density, moments, quantile
+from hetmogp.predictive import distribution_function, log_density, moments
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.5, 0.9, 0.99])
 
@@ -190,30 +191,39 @@ def factor(cov):
 
 
 @eqx.filter_jit
-def _predict(likelihood, mean, F, values, guess, width):
-    levels = jnp.asarray(LEVELS)
-    quantiles = jax.vmap(lambda q: quantile(likelihood, q, mean, F, guess, width))(levels)
+def _cdf(likelihood, y, mean, F):
+    return jax.vmap(lambda y: distribution_function(likelihood, y, mean, F))(y)
 
-    at = jnp.concatenate([values, quantiles, quantiles - 1.0])
-    cdf = jax.vmap(lambda y: distribution_function(likelihood, y, mean, F))(at)
+
+@eqx.filter_jit
+def _closed(likelihood, mean, F, values):
     return {
         "moments": moments(likelihood, mean, F),
         "log_density": jax.vmap(lambda y: log_density(likelihood, y, mean, F))(values),
-        "quantile": quantiles,
-        "cdf": cdf[: len(values)],
-        "cdf at quantile": cdf[len(values) : -len(LEVELS)],
-        "cdf below quantile": cdf[-len(LEVELS) :],
+        "cdf": _cdf(likelihood, values, mean, F),
     }
 
 
 def predict(case, cov, mean_of_y, std_of_y):
     """Everything the package says about one case; cases of one likelihood share a compilation."""
+    mean, F = jnp.asarray(case.mean, float), factor(cov)
+
+    def cdf(y, rows=None):
+        room = np.resize(y, 2 * len(LEVELS))  # as many as are ever asked for
+        return np.asarray(_cdf(case.likelihood, jnp.asarray(room), mean, F))[: len(y)]
+
+    found = quantiles(case.likelihood, cdf, LEVELS, *np.array([[mean_of_y], [std_of_y]]))[:, 0]
+    values = jnp.asarray(np.resize(case.values, 5))
+    ours = jax.tree.map(np.asarray, _closed(case.likelihood, mean, F, values))
     n = len(case.values)
-    values = np.resize(case.values, 5)
-    arrays = (case.mean, factor(cov), values, mean_of_y, std_of_y)
-    ours = _predict(case.likelihood, *(jnp.asarray(a, float) for a in arrays))
-    ours = {key: np.asarray(value) for key, value in ours.items()}
-    return ours | {key: ours[key][:n] for key in ("log_density", "cdf")}
+    return {
+        "moments": ours["moments"],
+        "log_density": ours["log_density"][:n],
+        "cdf": ours["cdf"][:n],
+        "quantile": found,
+        "cdf at quantile": cdf(found),
+        "cdf below quantile": cdf(found - 1.0),
+    }
 
 
 @cache

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from .bound import Parameters
 from .data import padded
+from .inversion import quantiles
 from .likelihoods import (
     Bernoulli,
     Binomial,
@@ -29,7 +30,7 @@ from .likelihoods import (
 )
 from .linalg import compiled, session
 from .marginals import by_projection, condensed, from_condensed
-from .predictive import distribution_function, log_density, moments, nodes, quantile
+from .predictive import distribution_function, log_density, moments, nodes
 from .priors import copies
 from .tables import observe
 from .variational import Factors, Moments
@@ -111,17 +112,10 @@ def _log_density(likelihood: Likelihood, given: dict, mean: Array, factor: Array
     )
 
 
-@compiled
+@partial(compiled, often=True)  # quantiles ask for it again and again
 def _distribution(likelihood: Likelihood, given: dict, mean: Array, factor: Array, y: Array) -> Any:
     return jax.vmap(lambda g, m, F, y: distribution_function(likelihood.at(g), y, m, F))(
         given, mean, factor, y
-    )
-
-
-@compiled
-def _quantile(likelihood, level, given, mean, factor, guess, width) -> Array:
-    return jax.vmap(lambda g, *row: quantile(likelihood.at(g), level, *row))(
-        given, mean, factor, guess, width
     )
 
 
@@ -248,20 +242,23 @@ class OutputPrediction:
         self, levels: np.ndarray, likelihood: Likelihood, mean: np.ndarray, factor: np.ndarray
     ) -> np.ndarray:
         """Quantiles from the mixed distribution function."""
-        centre, spread = self._moments
-        guess = np.where(np.isfinite(centre), centre, 0.0)
-        width = np.where(np.isfinite(spread) & (spread > 0), np.sqrt(spread), np.abs(guess) + 1.0)
-        guess = np.clip(guess, *likelihood.ends)
+        centre, variance = self._moments
+        most = min(len(self), 8 * CHUNK // len(likelihood.latent) ** 2)
+        few = max(most // 8, 1)  # a second shape, for the rows that take longest
+
+        def distribution(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            size = most if len(rows) > few else few
+            parts = []  # all are under way before the first is waited for
+            for begin in range(0, len(rows), size):
+                own = np.resize(rows[begin : begin + size], size)
+                at = jax.tree.map(lambda a, own=own: a[own], (self.given, mean, factor))
+                here = np.resize(y[begin : begin + size], size)
+                parts.append(_distribution(likelihood, *at, here))
+            return np.concatenate(parts)[: len(rows)]
+
+        precision = 1e-7 if self._of.dtype == "float64" else 1e-5
         with self._of.session():
-            return np.stack(
-                [
-                    rowwise(
-                        lambda *rows, level=level: _quantile(likelihood, jnp.asarray(level), *rows),
-                        *(self.given, mean, factor, guess, width),
-                    )
-                    for level in levels
-                ]
-            )
+            return quantiles(likelihood, distribution, levels, centre, np.sqrt(variance), precision)
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of the central interval that holds y with this probability.
@@ -344,7 +341,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         dtype: str,
     ):
         self._parameters, self._names = parameters, list(names)
-        self.latents, self._index, self._dtype = latents, index, dtype
+        self.latents, self._index, self.dtype = latents, index, dtype
         self._outputs = {}
         with self.session():
             W, b = parameters.prior.W, parameters.prior.b
@@ -357,7 +354,7 @@ class Prediction(Mapping[str, OutputPrediction]):
 
     def session(self) -> Any:
         """The numerical context of the model this came from."""
-        return session(self._dtype)
+        return session(self.dtype)
 
     def __getitem__(self, name: str) -> OutputPrediction:
         if name not in self._outputs:

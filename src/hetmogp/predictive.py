@@ -4,22 +4,23 @@ The covariance of f comes as a factor, C = F Fᵀ with F = W_d diag(√v_u): it 
 
 Where a likelihood offers it in closed form (`mixture`, `predictive_moments`) that is used; else
 densities come from quadrature centred on the integrand, moments and distribution functions from
-fixed nodes, quantiles from inverting the mixed distribution function.
+fixed nodes. `inversion` finds quantiles from the distribution function.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, logsumexp, ndtr
+from jax.scipy.special import erf, log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
 from .likelihoods import Likelihood
 from .likelihoods.real import normal_log_density
-from .quadrature import place, root, standard_nodes
+from .quadrature import constant, place, root, standard_nodes
 
-__all__ = ["distribution_function", "log_density", "moments", "nodes", "quantile"]
+__all__ = ["distribution_function", "log_density", "moments", "nodes"]
 
 
 def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
@@ -108,13 +109,41 @@ def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array
     return jnp.sum(jnp.log(width)) + logsumexp(terms, b=weights)
 
 
-def _even_nodes(*counts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Evenly spaced nodes for standard normals: a steep step in f is met at a fine spacing."""
-    lines = [np.linspace(-5.5, 5.5, count) for count in counts]
-    points = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, len(counts))
+@cache
+def _line() -> tuple[np.ndarray, np.ndarray]:
+    """Evenly spaced nodes for a standard normal: a steep step in f is met at a fine spacing."""
+    points = np.linspace(-5.5, 5.5, 193)[:, None]
+    mass = np.exp(-0.5 * points[:, 0] ** 2)
+    return points, mass / mass.sum()
+
+
+@cache
+def _lattice() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes for two standard normals, fine along the first axis and coarse along the second.
+
+    Each line of nodes is shifted against the next by the golden ratio of their spacing, so that
+    no two lines meet a step across the first axis alike and their errors cancel.
+    """
+    i, j = np.meshgrid(np.arange(-60, 61), np.arange(-6, 7), indexing="ij")
+    points = np.stack([0.3 * (i + j * (np.sqrt(5.0) - 1.0) / 2.0), 0.85 * j], axis=-1)
+    points = points.reshape(-1, 2)
+    points = points[np.sum(points**2, axis=1) < 4.2**2]
     mass = np.exp(-0.5 * np.sum(points**2, axis=1))
-    heavy = mass > 1e-7
-    return points[heavy], mass[heavy] / mass[heavy].sum()
+    return points, mass / mass.sum()
+
+
+def _across(likelihood: Likelihood, mean: Array, cov: Array) -> Array:
+    """The lattice's nodes moved to N(mean, cov), their fine side along which E[y | f] changes.
+
+    That is where P(Y ≤ y | f) is steep.
+    """
+    C = root(cov)
+    slope = C.T @ jax.grad(likelihood.mean)(mean)
+    angle = jnp.arctan2(slope[1], slope[0])
+    angle = jnp.where(jnp.isfinite(angle), angle, 0.0)
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    points = constant(_lattice()[0]) @ jnp.array([[c, s], [-s, c]])
+    return mean + points @ C.T
 
 
 def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
@@ -124,80 +153,12 @@ def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor:
     if mixture is not None:
         weights, centres, variances = mixture
         z = _warped(likelihood, jnp.clip(y, *likelihood.ends))[0]
-        return weights @ ndtr((z - centres) / jnp.sqrt(variances))
-    if J <= 2:
-        points, weights = map(jnp.asarray, _even_nodes(*{1: (193,), 2: (45, 17)}[J]))
+        return 0.5 + 0.5 * jnp.sum(weights * erf((z - centres) / jnp.sqrt(2.0 * variances)))
+    if J == 1:
+        points, weights = map(constant, _line())
         f = place(points, mean, cov)
+    elif J == 2:
+        f, weights = _across(likelihood, mean, cov), constant(_lattice()[1])
     else:
         f, weights = nodes(mean, factor)
-    return weights @ jax.vmap(lambda f: likelihood.cdf(y, f))(f)
-
-
-def quantile(
-    likelihood: Likelihood, level: Array, mean: Array, factor: Array, guess: Array, width: Array
-) -> Array:
-    """The smallest attainable y with P(Y ≤ y) ≥ level, between brackets grown from a guess."""
-
-    def above(y: Array) -> Array:
-        return distribution_function(likelihood, y, mean, factor) - level
-
-    if likelihood.discrete:
-        whole = jnp.ceil(jnp.maximum(guess, 0.0)) + 1.0
-        high = jax.lax.while_loop(
-            lambda y: (above(y) < 0) & (y < 1e15), lambda y: 2.0 * y + 1.0, whole
-        )
-        low = jnp.full_like(high, -1.0)
-
-        def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            middle = jnp.floor(0.5 * (low + high))
-            reached = above(middle) >= 0
-            return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
-
-        return jax.lax.while_loop(lambda b: b[1] - b[0] > 1.0, halve, (low, high))[1]
-
-    def grow(direction: float) -> tuple[Array, Array]:
-        def unfinished(state: tuple[Array, Array, Array]) -> Array:
-            return (direction * state[1] < 0) & jnp.isfinite(state[2])
-
-        def further(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            y, _, step = state
-            y = jnp.clip(y + direction * step, lowest, highest)
-            stop = (y == lowest) if direction < 0 else (y == highest)
-            return y, above(y), jnp.where(stop, jnp.inf, 2.0 * step)
-
-        y, value, _ = jax.lax.while_loop(unfinished, further, (guess, above(guess), width))
-        return y, value
-
-    def narrow(state):
-        """The Illinois method: false position, an end's value halved when it stays twice."""
-        low, f_low, high, f_high, side, n = state
-        point = (low * f_high - high * f_low) / (f_high - f_low)
-        inside = (point > low) & (point < high)
-        point = jnp.where(inside & (n % 4 < 3), point, 0.5 * (low + high))
-        value = above(point)
-        below = value < 0
-        f_high = jnp.where(below & (side < 0), 0.5 * f_high, f_high)
-        f_low = jnp.where(~below & (side > 0), 0.5 * f_low, f_low)
-        return (
-            jnp.where(below, point, low),
-            jnp.where(below, value, f_low),
-            jnp.where(below, high, point),
-            jnp.where(below, f_high, value),
-            jnp.where(below, -1, 1),
-            n + 1,
-        )
-
-    def wide(state) -> Array:
-        low, _, high, f_high, _, n = state
-        precise = (high - low) <= 1e-7 * (jnp.abs(high) + jnp.abs(low) + width * 1e-3)
-        return ~precise & (n < 80) & (f_high != 0) & ~at_lowest
-
-    lowest, highest = likelihood.ends
-    low, f_low = grow(-1.0)
-    high, f_high = grow(1.0)
-    at_lowest = f_low >= 0  # so much probability at the lowest value itself
-    _, _, found, _, _, _ = jax.lax.while_loop(
-        wide, narrow, (low, f_low, high, f_high, jnp.zeros((), int), 0)
-    )
-    return jnp.where(at_lowest, low, found)
+    return jnp.sum(weights * jax.vmap(lambda f: likelihood.cdf(y, f))(f))

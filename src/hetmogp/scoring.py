@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .likelihoods import Bernoulli, Categorical, Classes, VonMises, ZeroOneInflatedBeta
+from .likelihoods import Bernoulli, Categorical, Classes, VonMises
 from .model import HetMOGP
 from .prediction import OutputPrediction
 from .tables import observe
@@ -92,9 +92,8 @@ def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
         u = (below + chance * (same + 1)) / (len(draws) + 1)
     else:
         u = prediction.cdf(y)
-        heavy = np.full(len(u), likelihood.discrete)  # has a probability of its own
-        if isinstance(likelihood, ZeroOneInflatedBeta):
-            heavy = np.isin(y, (0.0, 1.0))
+        # What has a probability of its own: a whole number, or an atom among real ones.
+        heavy = np.full(len(u), True) if likelihood.discrete else np.isin(y, likelihood.atoms)
         if heavy.any():
             u = u - np.where(heavy, chance * np.exp(prediction.log_prob(y)), 0.0)
         u = np.clip(u, 0.0, 1.0)

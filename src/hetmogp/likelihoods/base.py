@@ -136,6 +136,7 @@ class Likelihood(eqx.Module):
         support: what a value of this output may be, in words, for error messages.
         discrete: whether values are whole numbers.
         ends: the smallest and the largest value there can be.
+        atoms: those of a continuous output that have a probability of their own.
         warp: where the predictive of a function of y is a mixture of normals, that function.
         columns: the columns that hold the arguments, as (argument, column) pairs.
         weight: the column that says how many times each observation counts.
@@ -148,6 +149,7 @@ class Likelihood(eqx.Module):
     support: ClassVar[str] = "a finite number"
     discrete: ClassVar[bool] = False
     ends: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    atoms: ClassVar[tuple[float, ...]] = ()
     warp: ClassVar[Warp | None] = None
 
     latent: tuple[str, ...] = eqx.field(static=True)

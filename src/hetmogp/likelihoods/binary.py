@@ -7,11 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln, log_ndtr, ndtr
+from jax.scipy.special import gammaln, log_ndtr, ndtr
 from jaxtyping import Array
 from scipy.special import ndtri
 
 from .base import Argument, Likelihood, Start, logistic
+from .incomplete import lower_beta
 from .special import expected_logistic, expected_softplus
 
 __all__ = ["Bernoulli", "Binomial"]
@@ -151,7 +152,7 @@ class Binomial(Likelihood):
         n, k = self.given["trials"], jnp.floor(y)
         inside = (k >= 0) & (k < n)
         a, b = jnp.where(inside, n - k, 1.0), jnp.where(inside, k + 1.0, 1.0)
-        return jnp.where(inside, betainc(a, b, jax.nn.sigmoid(-f[0])), jnp.where(k < 0, 0.0, 1.0))
+        return jnp.where(inside, lower_beta(a, b, -f[0]), jnp.where(k < 0, 0.0, 1.0))
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, logit, ndtr
+from jax.scipy.special import betaln, logit, ndtr
 from jaxtyping import Array
 
 from ..quadrature import constant, expect, gauss_hermite
 from .base import Latent, Likelihood, Warp, exp, identity, logistic
+from .incomplete import lower_beta
 from .real import normal_log_density
 from .special import expected_logistic, expected_softplus
 
@@ -72,8 +73,7 @@ class Beta(Likelihood):
 
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
-        a, b = self._shapes(f)
-        return betainc(a, b, jnp.clip(y, 0.0, 1.0))
+        return lower_beta(*self._shapes(f), logit(jnp.clip(y, 0.0, 1.0)))
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
@@ -110,6 +110,7 @@ class ZeroOneInflatedBeta(Likelihood):
     default_latent = ("mean", "edge")
     support = "a number from 0 to 1"
     ends = (0.0, 1.0)
+    atoms = (0.0, 1.0)
 
     def __init__(
         self,
@@ -162,7 +163,8 @@ class ZeroOneInflatedBeta(Likelihood):
         """See `Likelihood.cdf`."""
         log_odds, log_concentration, *_ = self.unlinked(f)
         _, _, edge, one = self.parameters(f)
-        between = betainc(*shapes(log_odds, log_concentration), jnp.clip(y, 0.0, 1.0))
+        at = logit(jnp.clip(y, 0.0, 1.0))
+        between = lower_beta(*shapes(log_odds, log_concentration), at)
         below = edge * (1.0 - one) + (1.0 - edge) * between
         return jnp.where(y < 0, 0.0, jnp.where(y < 1, below, 1.0))
 

@@ -52,6 +52,11 @@ class Classes(Likelihood):
         """The parameters, which depend on the classes."""
         return {} if self.classes is None else self._links()
 
+    @property
+    def ends(self) -> tuple[float, float]:  # type: ignore[override]
+        """The first and the last position."""
+        return (0.0, len(self.classes or ()) - 1.0)
+
     def order(self, labels: set[Any]) -> tuple[Any, ...]:
         """The classes found in the data, in their order."""
         try:

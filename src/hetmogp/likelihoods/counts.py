@@ -11,12 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln
+from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from ..quadrature import expect
 from .base import Argument, Latent, Likelihood, exp, logistic
-from .special import expected_softplus, log_rising, lower_gamma
+from .incomplete import lower_beta, lower_gamma
+from .special import expected_softplus, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
 
@@ -28,7 +29,7 @@ def poisson_log_prob(y: Array, log_rate: Array) -> Array:
 
 def poisson_cdf(y: Array, log_rate: Array) -> Array:
     """P(Y ≤ y)."""
-    more = lower_gamma(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(log_rate))  # P(Y > y)
+    more = lower_gamma(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, log_rate)  # P(Y > y)
     return jnp.where(y < 0, 0.0, 1.0 - more)
 
 
@@ -42,7 +43,7 @@ def negative_binomial_log_prob(y: Array, log_mean: Array, log_c: Array) -> Array
 def negative_binomial_cdf(y: Array, log_mean: Array, log_c: Array) -> Array:
     """P(Y ≤ k) = I_{c/(c + mean)}(c, k + 1)."""
     k = jnp.floor(jnp.maximum(y, 0.0))
-    return jnp.where(y < 0, 0.0, betainc(jnp.exp(log_c), k + 1.0, jax.nn.sigmoid(log_c - log_mean)))
+    return jnp.where(y < 0, 0.0, lower_beta(jnp.exp(log_c), k + 1.0, log_c - log_mean))
 
 
 def negative_binomial_sample(key: Array, log_mean: Array, log_c: Array) -> Array:

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from ..quadrature import constant, gauss_hermite
 from .base import Latent, Likelihood, Start, exp
-from .special import lower_gamma
+from .incomplete import lower_gamma
 
 __all__ = ["Gamma"]
 
@@ -65,8 +65,8 @@ class Gamma(Likelihood):
 
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
-        shape, rate = self.parameters(f)
-        return lower_gamma(shape, rate * jnp.maximum(y, 0.0))
+        log_shape, log_rate = self.unlinked(f)
+        return lower_gamma(jnp.exp(log_shape), log_rate + jnp.log(jnp.maximum(y, 0.0)))
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""

@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, logsumexp, ndtr
+from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..quadrature import constant, gauss_hermite
 from .base import Latent, Likelihood, exp, identity
+from .incomplete import lower_beta
 from .special import log_rising
 
 __all__ = ["Gaussian", "HetGaussian", "HetStudentT", "StudentT"]
@@ -168,7 +169,10 @@ class Student(Likelihood):
         """See `Likelihood.cdf`."""
         location, scale, df = self.parameters(f)
         z = (y - location) / scale
-        tail = 0.5 * betainc(df / 2, 0.5, df / (df + z**2))
+        df = jnp.asarray(df, f.dtype)
+        tail = 0.5 * lower_beta(
+            df / 2, jnp.full_like(df, 0.5), jnp.log(df) - 2.0 * jnp.log(jnp.abs(z))
+        )
         return jnp.where(z > 0, 1.0 - tail, tail)
 
     def sample(self, key: Array, f: Array) -> Array:

@@ -2,14 +2,12 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, gammainc, gammaln, ndtr
+from jax.scipy.special import erf, gammaln, ndtr
 from jaxtyping import Array
 
 from ..quadrature import constant
 
-__all__ = ["expected_logistic", "expected_softplus", "log_rising", "lower_gamma"]
-
-LARGE = 1e4
+__all__ = ["expected_logistic", "expected_softplus", "log_rising"]
 
 # The logistic function as a mixture of normal distribution functions, σ(f) = Σ p Φ(s f) to 2e-9
 # (Monahan and Stefanski, 1992): expectations under a Gaussian are then closed forms, good for any
@@ -44,19 +42,6 @@ def expected_softplus(mean: Array, variance: Array) -> Array:
     density = jnp.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     below = 0.5 * (1.0 + erf(t / np.sqrt(2.0)))  # Φ(t), to an absolute error of 1e-16
     return jnp.sum(share * width / slope * (t * below + density))
-
-
-def lower_gamma(a: Array, x: Array) -> Array:
-    """P(a, x), the regularised lower incomplete gamma function.
-
-    JAX's takes a number of terms that grows with √a. Beyond a = 10⁴ the cube root of a gamma
-    variable is normal to about 10⁻⁶ (Wilson and Hilferty), and that is used.
-    """
-    large = a > LARGE
-    exact = gammainc(jnp.where(large, 1.0, a), jnp.where(large, 1.0, x))
-    spread = 1.0 / (9.0 * jnp.where(large, a, 1.0))
-    root = jnp.cbrt(jnp.where(large, x / a, 1.0))
-    return jnp.where(large, ndtr((root - 1.0 + spread) / jnp.sqrt(spread)), exact)
 
 
 def log_rising(c: Array, y: Array) -> Array:

@@ -1,0 +1,203 @@
+"""Quantiles of many predictive distributions at once: the roots of P(Y ≤ y) − level.
+
+SciPy brackets and finds the roots row by row (Chandrupatla's method): a row leaves as soon as it is
+found, the turns are bounded, and a search ends when floats no longer move. Here the search is put
+on a scale on which it is short. Real values are mapped to the whole line by their range (a
+logarithm for positive numbers, a logit between two ends) and measured in standard deviations;
+probabilities are mapped by the normal quantile. Of a normal or log-normal output a straight line is
+left.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize.elementwise import bracket_root, find_root
+from scipy.special import expit, ndtri
+
+from .likelihoods import Likelihood
+
+__all__ = ["quantiles"]
+
+DOUBLINGS = 100  # of a bracket, at most
+TURNS = 200  # of the search in it; bisection alone would take 64
+LARGEST = 1e300  # where a search begins, at most
+SLACK = 4 * np.finfo(float).eps  # what rounding may take from a probability near one
+
+Rows = Int[np.ndarray, " n"]
+Distribution = Callable[[Float[np.ndarray, " n"], Rows], Float[np.ndarray, " n"]]
+
+
+def quantiles(
+    likelihood: Likelihood,
+    distribution: Distribution,
+    levels: Float[np.ndarray, " k"],
+    mean: Float[np.ndarray, " N"],
+    std: Float[np.ndarray, " N"],
+    precision: float = 1e-7,
+) -> Float[np.ndarray, "k N"]:
+    """The smallest attainable y with P(Y ≤ y) ≥ level at each row.
+
+    Args:
+        likelihood: tells the range of values, whether they are whole numbers, and which of them
+            have a probability of their own.
+        distribution: P(Y ≤ y) for a value at each of some rows.
+        levels: strictly between 0 and 1.
+        mean: where to look first; need not be finite.
+        std: how far around it; need not be finite.
+        precision: of the probability of a real value, as a normal quantile.
+    """
+    N, k = len(mean), len(levels)
+    if N == 0:
+        return np.empty((k, 0))
+    rows, level = np.tile(np.arange(N), k), np.repeat(levels, N)
+    find = _whole if likelihood.discrete else _real
+    found = find(likelihood, distribution, level, rows, mean, std, precision)
+    return found.reshape(k, N)
+
+
+def _whole(
+    likelihood: Likelihood,
+    distribution: Distribution,
+    level: np.ndarray,
+    rows: Rows,
+    mean: np.ndarray,
+    std: np.ndarray,
+    _: float,
+) -> np.ndarray:
+    """Among whole numbers: where F(⌊a⌋) < level ≤ F(⌊b⌋) and b − a < 1, ⌊b⌋ is the one."""
+    low, high = likelihood.ends
+    lowest = low - 1.0  # where no probability is left
+
+    def above(y: np.ndarray, rows: Rows, level: np.ndarray) -> np.ndarray:
+        by = distribution(np.floor(y), rows) - level + SLACK * (level > 0.5)
+        return np.where(by == 0.0, SLACK, by)  # reached; a zero would end the search too early
+
+    centre = np.where(np.isfinite(mean), mean, 1.0)[rows]
+    reach = np.where(np.isfinite(std), std, 0.0)[rows] + np.abs(centre) * 1e-3 + 1.0
+    guess = np.clip(centre + ndtri(level) * reach, max(lowest, -LARGEST), min(high, LARGEST))
+    left = np.clip(guess - reach, lowest, high - 1.0)
+    right = np.clip(guess + reach, np.nextafter(left + 1.0, np.inf), high)
+    _, end, sign = _root(above, left, right, (rows, level), (lowest, high), (0.5, 0.0))
+    return np.where(sign == 0, np.floor(end), np.where(sign > 0, low, high))
+
+
+def _real(
+    likelihood: Likelihood,
+    distribution: Distribution,
+    level: np.ndarray,
+    rows: Rows,
+    mean: np.ndarray,
+    std: np.ndarray,
+    precision: float,
+) -> np.ndarray:
+    """Among real numbers, or one of the likelihood's atoms at the ends of its range."""
+    low, high = likelihood.ends
+    scale = _scale(low, high)
+    centre, unit = scale.started(mean, std)
+
+    def value(x: np.ndarray, rows: Rows) -> np.ndarray:
+        return scale.back(centre[rows] + unit[rows] * x)
+
+    def above(x: np.ndarray, rows: Rows, level: np.ndarray) -> np.ndarray:
+        p = distribution(value(x, rows), rows)
+        p = np.clip(np.where(p > 0.5, p + SLACK, p), 1e-300, 1.0 - SLACK / 8)
+        return ndtri(p) - ndtri(np.minimum(level, 1.0 - SLACK / 8))
+
+    found = np.full(len(rows), np.nan)
+    if low in likelihood.atoms:
+        found[distribution(np.full(len(rows), low), rows) >= level] = low
+    if high in likelihood.atoms:
+        found[distribution(np.full(len(rows), np.nextafter(high, low)), rows) < level] = high
+    left = np.flatnonzero(np.isnan(found))
+    if left.size:
+        z, arguments = ndtri(level[left]), (rows[left], level[left])
+        tolerance = (1e-4 * precision, precision)
+        x, _, sign = _root(above, z - 2.0, z + 2.0, arguments, (-np.inf, np.inf), tolerance)
+        inside = value(x, rows[left])
+        found[left] = np.where(sign == 0, inside, np.where(sign > 0, low, high))
+    return found
+
+
+def _root(
+    f: Callable,
+    left: np.ndarray,
+    right: np.ndarray,
+    arguments: tuple[np.ndarray, ...],
+    limits: tuple[float, float],
+    tolerance: tuple[float, float],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The root of an increasing function in each row, from a first bracket that may miss it.
+
+    Returns:
+        The root; the end of the last bracket above it; and the sign of the function where it has no
+        root, zero where it has one. All NaN where the function is.
+    """
+    lowest, highest = limits
+    first = bracket_root(
+        f, left, right, xmin=lowest, xmax=highest, args=arguments, maxiter=DOUBLINGS
+    )
+    known = [*zip(first.bracket, first.f_bracket, strict=True)]
+
+    def remembered(x: np.ndarray, *arguments: np.ndarray) -> np.ndarray:
+        for at, value in known:  # the ends of the bracket are asked for again
+            if x.shape == at.shape and np.array_equal(x, at):
+                return value
+        return f(x, *arguments)
+
+    tolerances = {"xatol": tolerance[0], "fatol": tolerance[1]}
+    last = find_root(
+        remembered, first.bracket, args=arguments, maxiter=TURNS, tolerances=tolerances
+    )
+    (_, below), (_, above) = known
+    sign = np.where(np.isnan(below) | np.isnan(above), np.nan, np.where(below > 0, 1.0, -1.0))
+    sign[first.success] = 0.0
+    middle = np.where(last.success, last.x, 0.5 * (last.bracket[0] + last.bracket[1]))
+    return middle, last.bracket[1], sign
+
+
+class Scale(NamedTuple):
+    """A map of the values of an output to the whole line, and back."""
+
+    forward: Callable[[Any], Any]
+    back: Callable[[Any], Any]
+    spread: Callable[[Any, Any], Any]  # the standard deviation there, of a mean and one here
+
+    def started(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where to look first and how far, on this scale: anything finite will do."""
+        with np.errstate(all="ignore"):
+            unit = self.spread(mean, std)
+            centre = self.forward(mean)
+        usual = np.isfinite(unit) & (unit > 0) & np.isfinite(centre)
+        centre = np.where(usual | np.isfinite(centre), centre, 0.0)
+        return centre, np.where(usual, unit, 1.0 + np.abs(centre) * 1e-3)
+
+
+def _log_spread(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Of the logarithm, as if y were log-normal."""
+    return np.sqrt(np.log1p((std / mean) ** 2))
+
+
+def _scale(low: float, high: float) -> Scale:
+    """The scale for values between two ends, each of which may be infinite."""
+    if np.isfinite(low) and np.isfinite(high):
+        length = high - low
+        return Scale(
+            lambda y: np.log((y - low) / (high - y)),
+            lambda t: low + length * expit(t),
+            lambda mean, std: std * length / ((mean - low) * (high - mean)),
+        )
+    if np.isfinite(low):
+        return Scale(
+            lambda y: np.log(y - low),
+            lambda t: low + np.exp(np.minimum(t, 709.0)),
+            lambda mean, std: _log_spread(mean - low, std),
+        )
+    if np.isfinite(high):
+        return Scale(
+            lambda y: -np.log(high - y),
+            lambda t: high - np.exp(np.minimum(-t, 709.0)),
+            lambda mean, std: _log_spread(high - mean, std),
+        )
+    return Scale(lambda y: y, lambda t: t, lambda mean, std: std)

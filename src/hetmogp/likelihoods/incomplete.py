@@ -1,0 +1,122 @@
+"""The incomplete gamma and beta functions, at a cost that does not depend on their arguments.
+
+JAX's iterate until the slowest of all elements has converged: thousands of turns where a shape is
+large, for every element. Here each is one Gauss–Legendre sum over the nearer tail of its density,
+
+    P(a, x) = 1/Γ(a) ∫ e^{a u − e^u} du,  u < log x,
+    I_x(a, b) = 1/B(a, b) ∫ σ(u)^a σ(−u)^b du,  u < logit x.
+
+On these scales the densities have one peak, and both functions keep their digits however close x
+is to an end. Small shapes have long tails, so shapes are raised first, by closed forms; the nodes
+of the sum are laid in asinh u, which is fine at the peak and coarse far out.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+__all__ = ["lower_beta", "lower_gamma"]
+
+DEPTH = 24.0  # nats below its peak at which a density counts as zero
+RAISED = 6  # what is added to a shape
+FAR = 1e5  # beyond this a logarithm is as good as infinite
+NEAR = 3e-3  # of the peak, where a series keeps the digits that a difference would lose
+NODES, WEIGHTS = (side[8:] for side in np.polynomial.legendre.leggauss(16))  # and their mirror
+
+
+def lower_gamma(a: Array, log_x: Array) -> Array:
+    """P(a, x), the share of a gamma distribution of shape a > 0 that lies below x."""
+    b = a + RAISED
+    reach = DEPTH / b
+    wide = jnp.sqrt(2.0 * reach)
+    log_b, t = jnp.log(b), jnp.clip(log_x, -FAR, FAR)
+
+    def height(u: Array) -> Array:
+        near = u**2 * (-0.5 - u * (1.0 / 6.0 + u * (1.0 / 24.0 + u / 120.0)))
+        return b * jnp.where(jnp.abs(u) < NEAR, near, u + 1.0 - jnp.exp(u))
+
+    log_area = 0.5 * jnp.log(2.0 * jnp.pi / b) + _stirling_rest(b)
+    u = t - log_b  # from the peak
+    below = _below(height, u, -(wide + reach), jnp.log1p(wide + reach), log_area)
+
+    # P(a, x) − P(b, x) = Σ x^k e^−x / Γ(k + 1), k = a, ..., b − 1; each term follows from the last.
+    term = jnp.exp(height(jnp.minimum(u, 700.0)) - log_area - RAISED * t)
+    for k in range(1, RAISED):
+        term *= a + k
+    x, steps = jnp.exp(jnp.minimum(t, 700.0)), term
+    for k in range(1, RAISED):
+        term = term * x / (a + k)
+        steps += term
+    return jnp.where(log_x > -jnp.inf, jnp.clip(below + steps, 0.0, 1.0), 0.0)
+
+
+def lower_beta(a: Array, b: Array, log_odds: Array) -> Array:
+    """I_x(a, b), the share of a beta distribution below x, for x = σ(log_odds) and a, b > 0."""
+    A, B = a + RAISED, b + RAISED
+    N = A + B
+    wide = jnp.sqrt(2.0 * DEPTH * N / A / B)
+    u = jnp.clip(log_odds - jnp.log(A) + jnp.log(B), -FAR, FAR)  # from the peak
+    sign = jnp.where(A < B, 1.0, -1.0)
+    p = jnp.minimum(A, B) / N  # the smaller share keeps its digits
+
+    def height(u: Array) -> Array:
+        v = sign * u
+        return N * (p * v - _log1p(p * (jnp.exp(v) - 1.0)))
+
+    log_area = 0.5 * jnp.log(2.0 * jnp.pi * N / A / B)
+    log_area += _stirling_rest(A) + _stirling_rest(B) - _stirling_rest(N)
+    below = _below(height, u, -(wide + DEPTH / A), wide + DEPTH / B, log_area)
+
+    # I(a, b) − I(A, b) = Σ x^k (1 − x)^b / (k B(k, b)), k = a, ..., A − 1; I(A, b) − I(A, B) is
+    # minus the same with b and 1 − x for a and x. Each term follows from the one before.
+    t = jnp.clip(log_odds, -FAR, FAR)
+    one, other = jax.nn.softplus(-t), jax.nn.softplus(t)  # −log x and −log(1 − x)
+    far = A * (jnp.log(N / A) - one) + B * (jnp.log(N / B) - other)
+    log_density = jnp.where(jnp.abs(u) < 20.0, height(jnp.clip(u, -20.0, 20.0)), far) - log_area
+    first = jnp.exp(log_density + RAISED * (one + other))
+    second = jnp.exp(log_density + RAISED * other)
+    x, y, up, down = jax.nn.sigmoid(t), jax.nn.sigmoid(-t), 0.0, 0.0
+    for k in range(RAISED):
+        first *= (a + k if k else 1.0) / (a + b + 2 * k) * ((b + k) / (a + b + 2 * k + 1))
+        second *= (b + k if k else 1.0) / (A + b + k)
+    for k in range(RAISED):
+        up, first = up + first, first * x * (a + b + k) / (a + k + 1)
+        down, second = down + second, second * y * (A + b + k) / (b + k + 1)
+    inside = jnp.clip(below + up - down, 0.0, 1.0)
+    return jnp.where(jnp.abs(log_odds) < jnp.inf, inside, jnp.where(log_odds > 0, 1.0, 0.0))
+
+
+def _below(
+    height: Callable[[Array], Array], u: Array, lowest: Array, highest: Array, log_area: Array
+) -> Array:
+    """The share of e^height that lies below u, by the side of the peak (at 0) on which u is."""
+    u = jnp.clip(u, lowest, highest)
+    left = u < 0
+    first = jnp.arcsinh(jnp.where(left, lowest, u))
+    last = jnp.arcsinh(jnp.where(left, u, highest))
+    middle, half = 0.5 * (first + last), 0.5 * (last - first)
+    centre, total = jnp.exp(middle), jnp.zeros_like(middle)
+    back = 1.0 / centre
+    for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
+        out = jnp.exp(half * node)
+        home = 1.0 / out
+        for up, down in ((centre * out, back * home), (centre * home, back * out)):
+            total += weight * (up + down) * jnp.exp(height(0.5 * (up - down)))
+    share = 0.5 * half * total * jnp.exp(-log_area)
+    return jnp.where(left, share, 1.0 - share)
+
+
+def _stirling_rest(x: Array) -> Array:
+    """log Γ(x) less Stirling's formula, (x − ½) log x − x + ½ log 2π, for x ≥ RAISED."""
+    square = 1.0 / x**2
+    series = 1.0 / 360.0 - square * (1.0 / 1260.0 - square * (1.0 / 1680.0 - square / 1188.0))
+    return (1.0 / 12.0 - square * series) / x
+
+
+def _log1p(z: Array) -> Array:
+    """log(1 + z) to twelve digits; XLA's own takes several times as long."""
+    small = z * (1.0 - z * (0.5 - z * (1.0 / 3.0 - z * (0.25 - z / 5.0))))
+    return jnp.where(jnp.abs(z) < 3e-3, small, jnp.log(1.0 + z))

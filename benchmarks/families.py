@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hetmogp as hm
-from hetmogp.linalg import session
+from hetmogp.session import session
 
 
 class Family(NamedTuple):

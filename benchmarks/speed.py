@@ -33,7 +33,7 @@ from hetmogp.experiments.data import find
 from hetmogp.fitting import Anchor, initial_lengthscales, initial_parameters, svi
 from hetmogp.fitting.free import free
 from hetmogp.fitting.mesh import mesh
-from hetmogp.linalg import session
+from hetmogp.session import session
 from hetmogp.tables import read
 
 HERE = Path(__file__).parent

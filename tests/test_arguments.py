@@ -10,7 +10,7 @@ import hetmogp as hm
 from hetmogp.bound import Rules, elbo
 from hetmogp.data import blocks, full_batch
 from hetmogp.fitting import initial_parameters, svi
-from hetmogp.linalg import session
+from hetmogp.session import session
 from hetmogp.tables import name_outputs, read
 from hetmogp.variational import Factors
 

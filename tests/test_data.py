@@ -12,7 +12,7 @@ import hetmogp as hm
 from hetmogp.bound import Rules, elbo
 from hetmogp.data import Scaling, blocks, full_batch, padded, row_draws
 from hetmogp.fitting import initial_parameters, svi
-from hetmogp.linalg import session
+from hetmogp.session import session
 from hetmogp.tables import name_outputs, read
 from hetmogp.variational import Factors
 

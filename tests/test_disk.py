@@ -17,7 +17,7 @@ from hetmogp import disk, distributed
 from hetmogp.data import blocks
 from hetmogp.fitting import JITTER, stream
 from hetmogp.fitting.stream import StreamFeed
-from hetmogp.linalg import session
+from hetmogp.session import session
 from hetmogp.tables import read
 
 LIKELIHOODS = {"a": hm.Gaussian(), "b": hm.Bernoulli(weight="w")}

@@ -14,9 +14,9 @@ from hetmogp.bound import Parameters, Rules, at_observations, elbo
 from hetmogp.data import Scaling, full_batch
 from hetmogp.fitting import vem
 from hetmogp.fitting.free import Anchor, free
-from hetmogp.linalg import session
 from hetmogp.marginals import by_projection
 from hetmogp.priors import LMC
+from hetmogp.session import session
 from hetmogp.tables import read
 from hetmogp.variational import Factors
 

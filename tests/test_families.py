@@ -14,8 +14,8 @@ from hetmogp.bound import Parameters, Rules, at_observations, expected_log_likel
 from hetmogp.data import full_batch
 from hetmogp.fitting import initial_parameters, vem
 from hetmogp.fitting.free import Anchor, free
-from hetmogp.linalg import session
 from hetmogp.predictive import log_density, nodes
+from hetmogp.session import session
 from hetmogp.tables import read
 
 rng = np.random.default_rng(3)

@@ -13,8 +13,9 @@ from hetmogp.data import blocks, full_batch
 from hetmogp.fitting import initial_lengthscales, initial_parameters, svi, vem
 from hetmogp.fitting.free import Anchor, free, with_free
 from hetmogp.fitting.mesh import mesh
-from hetmogp.linalg import session, whiten
+from hetmogp.linalg import whiten
 from hetmogp.marginals import marginals
+from hetmogp.session import session
 from hetmogp.tables import read
 from hetmogp.variational import Natural, natural_step
 

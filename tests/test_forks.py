@@ -11,7 +11,7 @@ import multiprocessing
 import warnings
 import jax.numpy as jnp
 import hetmogp as hm
-from hetmogp.linalg import session
+from hetmogp.session import session
 
 warnings.filterwarnings("ignore", "os.fork")  # JAX's own warning
 hm.HetMOGP([hm.Gaussian()], kernel=hm.RBF())  # to name a model is not to compute

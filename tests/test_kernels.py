@@ -9,7 +9,7 @@ import pytest
 from sklearn.gaussian_process import kernels as oracle
 
 import hetmogp as hm
-from hetmogp.linalg import session
+from hetmogp.session import session
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(7, 3))

@@ -13,7 +13,7 @@ from oracles import EdgedBeta, Inflated, LogitNormal, LogLogistic, Ordered
 from scipy import integrate, optimize, special, stats
 
 import hetmogp as hm
-from hetmogp.linalg import session
+from hetmogp.session import session
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,10 @@ import pytest
 
 import hetmogp as hm
 from hetmogp.kernels import squared_distance
-from hetmogp.linalg import BLOCK, inverse_root, session
+from hetmogp.linalg import BLOCK, inverse_root
 from hetmogp.marginals import _one_pass, _projected, by_projection, marginals
 from hetmogp.priors import Matrices, Projection
+from hetmogp.session import session
 from hetmogp.variational import Factors, Moments, Natural, kl
 
 

@@ -12,8 +12,8 @@ from scipy import special, stats
 
 import hetmogp as hm
 from hetmogp.inversion import quantiles
-from hetmogp.linalg import session
 from hetmogp.predictive import distribution_function, log_density, moments
+from hetmogp.session import session
 
 LEVELS = np.array([0.01, 0.05, 0.3, 0.5, 0.9, 0.99])
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import factorial2
 
-from hetmogp.linalg import session
 from hetmogp.quadrature import expect, gauss_hermite, place, root, standard_nodes
+from hetmogp.session import session
 
 MEAN = np.array([0.4, -0.7])
 COVS = {

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hetmogp.linalg import session
 from hetmogp.marginals import _one_pass, _projected
+from hetmogp.session import session
 
 SPEED = Path(__file__).parents[1] / "benchmarks" / "speed.py"
 

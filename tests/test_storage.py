@@ -731,3 +731,18 @@ def test_an_interrupted_write_keeps_the_file_that_was_there(small, saved, tmp_pa
         small.save(path)
     assert path.read_bytes() == saved
     assert os.listdir(tmp_path) == ["m.hetmogp"]
+
+
+def test_the_cost_of_loading_grows_with_the_size_of_the_file_and_no_faster(tmp_path):
+    """20,000 classes in a megabyte, where J² numbers would take three gigabytes."""
+    model = hm.HetMOGP({"y": hm.Categorical(["a", "b"])}, latents=1, inducing=4, max_iter=0)
+    model.set_params(progress=False).fit(x, {"y": ["a", "b"] * (N // 2)}).save(tmp_path / "m")
+    facts, tensors = files.read_numbers(tmp_path / "m", "model", 1)
+    facts["outputs"][0]["likelihood"]["options"]["classes"] = list(range(20_000))
+    for name in ("weights", "mask", "constants", "centre", "spread"):
+        key = f"parameters.prior.{name}"
+        tensors[key] = np.repeat(tensors[key], 19_999, axis=0)
+    files.write_numbers(tmp_path / "m", "model", 1, facts, tensors)
+    began = time.perf_counter()
+    assert len(hm.load(tmp_path / "m").parameter_names_) == 19_999
+    assert time.perf_counter() - began < 5.0

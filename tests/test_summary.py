@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import hetmogp as hm
 from hetmogp.columns import Column
-from hetmogp.linalg import session
+from hetmogp.session import session
 from hetmogp.summary import in_words
 
 N = 50

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .inputs import read_inputs, restored
 from .likelihoods import Bernoulli, Binomial, Categorical, Classes, Likelihood, Ordinal
-from .linalg import session
 from .model import HetMOGP
+from .session import session
 from .tables import Dataset, observe, read
 
 __all__ = [

@@ -81,6 +81,12 @@ class Batch(eqx.Module):
     X: Float[Array, "N p"]
     outputs: tuple[Observations, ...]
 
+    @property
+    def observed(self) -> Float[np.ndarray, "n p"]:
+        """The rows at which something was observed; of a full batch all but the padding."""
+        last = max(int(np.max(np.asarray(seen.row))) for seen in self.outputs)
+        return np.asarray(self.X, float)[: last + 1]
+
 
 def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Scaling]:
     """All the data as one batch over its distinct input rows, rows never observed left out."""

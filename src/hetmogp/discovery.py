@@ -42,8 +42,8 @@ from .likelihoods import (
     ZeroInflatedPoisson,
     ZeroOneInflatedBeta,
 )
-from .linalg import session
 from .model import HetMOGP
+from .session import session
 from .tables import RESERVED, same_index, split_outputs
 
 __all__ = ["Discovery", "Proposal", "discover", "propose", "small_model"]

@@ -64,7 +64,7 @@ def _whole(
     rows: Rows,
     mean: np.ndarray,
     std: np.ndarray,
-    _: float,
+    precision: float,
 ) -> np.ndarray:
     """Among whole numbers: where F(⌊a⌋) < level ≤ F(⌊b⌋) and b − a < 1, ⌊b⌋ is the one."""
     low, high = likelihood.ends

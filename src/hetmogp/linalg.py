@@ -7,9 +7,7 @@ once (`vmap`) on an accelerator. `whiten` and `inverse_root` are the only places
 meets LAPACK. Matrix products may be batched everywhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -18,16 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax.linalg import cholesky, triangular_solve
 from jaxtyping import Array, Float, PyTree
-from threadpoolctl import ThreadpoolController
-
-from . import forks
 
 __all__ = [
     "compiled",
     "congruence",
     "inverse_root",
     "over_latents",
-    "session",
     "transposed",
     "whiten",
 ]
@@ -164,26 +158,3 @@ def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
         return results[0]
     back = np.argsort(order)
     return jax.tree.map(lambda *parts: jnp.concatenate(parts)[back], *results)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def session(dtype: str = "float64") -> Iterator[None]:
-    """Everything numerical happens inside this: the precision asked for, and one BLAS thread.
-
-    OpenBLAS's own threads fight XLA's for the same cores (measured: up to 30 times slower); the
-    limit is lifted again on leaving, and no process-wide setting is touched. Products are exact to
-    the precision: left to itself a GPU multiplies float32 with ten bits, and kernel matrices come
-    out indefinite.
-    """
-    forks.refuse()
-    with (
-        jax.enable_x64(dtype == "float64"),
-        jax.default_matmul_precision("highest"),
-        _blas().limit(limits=1, user_api="blas"),
-    ):
-        yield

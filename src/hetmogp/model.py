@@ -4,6 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, overload
@@ -17,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from . import distributed
+from . import distributed, forks
 from .bound import Parameters, parameter_functions
 from .columns import Column
 from .data import Scaling
@@ -26,9 +27,9 @@ from .fitting import Checkpoints, Fit, Progress, Source, learn
 from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
 from .likelihoods import Likelihood
-from .linalg import session
 from .prediction import OutputPrediction, Prediction, latents_at
 from .quadrature import Expectation, standard_nodes
+from .session import session
 from .summary import Summary
 from .tables import Dataset, argument_values, name_outputs, read, same_index, split_outputs
 from .variational import Factors
@@ -218,6 +219,7 @@ class HetMOGP(BaseEstimator):
             every: how many rounds ("vem", 1) or steps ("svi", 500) lie between two checkpoints.
             resume: go on from the latest checkpoint in the folder, if there is any.
         """
+        forks.refuse()
         began = time.perf_counter()
         self._check_options()
         checkpoints = _checkpoints(checkpoint, every, resume)
@@ -228,6 +230,8 @@ class HetMOGP(BaseEstimator):
             source = Source(source.table, {name: source.observed[name] for name in named})
         for likelihood in data.likelihoods:
             standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
+        for name, doubt in data.doubts():
+            warnings.warn(f"output {name!r}: {doubt}", UserWarning, stacklevel=2)
         with session(self.dtype), Progress(self._shows) as progress:
             fit, scaling, self.method_ = learn(data, self, progress, checkpoints, source)
             self._keep(data, fit, scaling)
@@ -363,11 +367,18 @@ class HetMOGP(BaseEstimator):
         self.parameter_names_ = [f"{n}.{p}" for n in names for p in fitted[n].latent]
         self.weights_ = np.asarray(prior.W)[f]
         self.constants_ = np.asarray(prior.b)[f]
-        self.coregionalisation_ = np.asarray(prior.coregionalisation)[:, f][:, :, f]
+        self.__dict__.pop("coregionalisation_", None)  # of an earlier fit
         self.kernels_ = tuple(k.rescaled(scaling.scale, scaling.centre) for k in prior.kernels)
         self.inducing_inputs_ = [scaling.undo(Z) for Z in np.asarray(prior.Z)]
         self.columns_ = list(learned.columns)
         self.n_features_in_ = len(learned.columns)
+
+    @cached_property
+    def coregionalisation_(self) -> np.ndarray:
+        """The matrices B_q, (Q, J, J), made when first asked for: J may be large."""
+        check_is_fitted(self, "elbo_")
+        ends = np.cumsum(self._learned.parameters.prior.ranks)[:-1]
+        return np.stack([A @ A.T for A in np.split(self.weights_, ends, axis=1)])
 
     # -- prediction --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ The mathematics of one output at one input is in `predictive`; here it meets who
 of rows at a time, and the user's names and labels.
 """
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -28,10 +29,11 @@ from .likelihoods import (
     VonMises,
     ZeroOneInflatedBeta,
 )
-from .linalg import compiled, session
+from .linalg import compiled
 from .marginals import by_projection, condensed, from_condensed
 from .predictive import distribution_function, log_density, moments, nodes
 from .priors import copies
+from .session import session
 from .tables import observe
 from .variational import Factors, Moments
 
@@ -184,15 +186,15 @@ class OutputPrediction:
         self._need_order("mean or variance")
         return self._rowwise(_moments)
 
-    @property
+    @cached_property
     def mean(self) -> np.ndarray:
         """E[y] at each input; for a yes/no output, the probability of yes."""
-        return self._moments[0]
+        return self._warned("mean", self._moments[0])
 
-    @property
+    @cached_property
     def variance(self) -> np.ndarray:
         """var[y] at each input: the noise and the uncertainty about the parameter functions."""
-        return self._moments[1]
+        return self._warned("variance", self._moments[1])
 
     @property
     def std(self) -> np.ndarray:
@@ -235,6 +237,8 @@ class OutputPrediction:
             found = np.quantile(self.sample(4000), levels, axis=0, method="inverted_cdf")
         else:
             found = self._invert(levels, self.likelihood, *self._f())
+        if not isinstance(self.likelihood, Classes):
+            self._warned("quantile", found)
         found = self.likelihood.decode(found)
         return found[0] if np.ndim(q) == 0 else found
 
@@ -308,11 +312,27 @@ class OutputPrediction:
         seen = ~np.isnan(numbers)
         result = np.full(len(numbers), np.nan)
         result[seen] = self._rowwise(f, numbers[seen], at=seen)
+        what = "log density of a value" if f is _log_density else "distribution function"
+        self._warned(what, np.where(seen, result, 0.0))
         return result
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
         """N draws at each input, (n, N). The same seed gives the draws of `Prediction.sample`."""
         return self._of.sample(n, seed, outputs=[self.name])[self.name]
+
+    def _warned(self, what: str, values: np.ndarray) -> np.ndarray:
+        """The values themselves, and a warning if some are not finite."""
+        bad = ~np.isfinite(values)
+        if bad.any():
+            at = int(np.argwhere(bad)[0][-1])
+            warnings.warn(
+                f"output {self.name!r} ({self.likelihood!r}): its {what} is not finite at "
+                f"{int(bad.sum())} of {bad.size} predictions, such as {values[..., at].flat[0]} at "
+                f"row {at}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return values
 
     def _need_order(self, what: str) -> None:
         """Complain of what a likelihood without order, or without a cdf, cannot tell."""

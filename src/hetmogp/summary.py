@@ -9,7 +9,7 @@ import pandas as pd
 
 from .columns import Column
 from .kernels import Category, Kernel, Leaf, Periodic, Product, Sum
-from .linalg import session
+from .session import session
 from .text import printable
 
 if TYPE_CHECKING:

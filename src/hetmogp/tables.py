@@ -4,7 +4,7 @@ Every complaint names the output, the column and the row (counted from 0), says 
 what would be right. Nothing is broadcast, dropped or clipped in silence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,16 @@ class Dataset:
     def observed(self) -> list[np.ndarray]:
         """Which values of each output were observed."""
         return [~np.isnan(y) for y in self.values]
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """The outputs whose values are too little to learn from, and why."""
+        for name, likelihood, y, given, seen in zip(
+            *(self.names, self.likelihoods, self.values, self.given, self.observed()), strict=True
+        ):
+            own = {argument: column[seen] for argument, column in given.items()}
+            doubt = likelihood.at(own).doubt(y[seen])
+            if doubt is not None:
+                yield name, doubt
 
     @property
     def labels(self) -> list[int]:

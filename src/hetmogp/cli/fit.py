@@ -140,6 +140,9 @@ def fit(
         if first:
             will_write(target, data)
         named = _outputs(output, table, X, data)
+        from ..storage import refuse_unsaveable
+
+        refuse_unsaveable(named, X, table)
         of_kernel = None if kernel.strip().lower() == "rbf" else kernel_from(kernel)
         from ..model import HetMOGP
 

@@ -33,12 +33,15 @@ class Anchor(eqx.Module):
 
     The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
     So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
-    on its constants, around its marginal fit; one value repeated n times has it n times over.
-    Other outputs have none. Mixing weights have a normal prior only where the user gave a width.
+    on its constants, around its marginal fit; one value repeated n times has it n times over, and
+    on its mixing weights too, around zero: such values say nothing of how functions vary, and some
+    likelihoods (zeros that are sure) would let a weight grow for ever. Other outputs have none.
+    Mixing weights else have a normal prior only where the user gave a width.
     """
 
     values: PyTree
     strength: tuple[float, ...] = eqx.field(static=True)  # one per output
+    repeated: tuple[bool, ...] = eqx.field(static=True)  # whether all values are one
     weight_scale: float | None = eqx.field(default=None, static=True)
 
     @classmethod
@@ -46,21 +49,29 @@ class Anchor(eqx.Module):
         cls, parameters: Parameters, observed: Sequence[np.ndarray], weight_scale: float | None
     ) -> "Anchor":
         """From the model that learning starts at and each output's observed values."""
-        strength = (float(y.size if np.ptp(y) == 0 else y.size < FEW) for y in observed)
-        return cls(free(parameters), tuple(strength), weight_scale)
+        repeated = tuple(bool(np.ptp(y) == 0) for y in observed)
+        strength = tuple(
+            float(y.size if same else y.size < FEW)
+            for y, same in zip(observed, repeated, strict=True)
+        )
+        return cls(free(parameters), strength, repeated, weight_scale)
 
     def log_prior(self, values: PyTree, slices: Sequence[slice]) -> Float[Array, ""]:
         """The log density of constants and weights, but for a constant."""
         total = jnp.zeros(())
         if self.weight_scale is not None:
             total -= 0.5 * jnp.sum(values["weights"] ** 2) / self.weight_scale**2
-        for strength, part, now, then in zip(
-            self.strength, slices, values["likelihoods"], self.values["likelihoods"], strict=True
+        for strength, repeated, part, now, then in zip(
+            *(self.strength, self.repeated, slices),
+            *(values["likelihoods"], self.values["likelihoods"]),
+            strict=True,
         ):
             if strength:
                 move = values["constants"][part] - self.values["constants"][part]
                 others = (now[name] - then[name] for name in now)
                 total -= 0.5 * strength * (jnp.sum(move**2) + sum(other**2 for other in others))
+            if repeated:
+                total -= 0.5 * strength * jnp.sum(values["weights"][part] ** 2)
         return total
 
 

@@ -1,6 +1,6 @@
 """From data and options to a fit: full batches or mini-batches, where to start, what to run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -105,7 +105,7 @@ def learn(
         method = "svi"
     if method == "vem" or (method == "auto" and N <= 10 * LARGEST_VEM_ROWS):
         batch, scaling = full_batch(data)
-        distinct = np.asarray(batch.X, float)
+        distinct = batch.observed
         Z = inducing(distinct, scaling)
         cost = len(distinct) * (sum(ranks) * Z.shape[1]) ** 2
         classes = sum(
@@ -197,7 +197,8 @@ def learn(
                 break
         return max(fits, key=lambda fit: fit.bound), scaling, method
     except NotPositiveDefiniteError:
-        raise ArithmeticError(_crowded(starts[0], scaling, data.columns)) from None
+        why = _impossible(starts[0], data.names, values, given)
+        raise ArithmeticError(why or _crowded(starts[0], scaling, data.columns)) from None
 
 
 def _by_name(data: Dataset) -> Dataset:
@@ -212,6 +213,28 @@ def _by_name(data: Dataset) -> Dataset:
         given=[data.given[d] for d in order],
         weights=[data.weights[d] for d in order],
     )
+
+
+def _impossible(
+    parameters: Parameters,
+    names: Sequence[str],
+    values: Sequence[np.ndarray],
+    given: Sequence[Mapping[str, np.ndarray]],
+) -> str | None:
+    """Which value has no density where learning starts, in words, if any has none."""
+    for name, likelihood, part, y, own in zip(
+        *(names, parameters.likelihoods, parameters.slices, values, given), strict=True
+    ):
+        f = parameters.prior.b[part]
+        log_p = jax.vmap(lambda y, own, of=likelihood, f=f: of.at(own).log_prob(y, f))(y, own)
+        bad = np.flatnonzero(~np.isfinite(log_p))
+        if bad.size:
+            return (
+                f"output {name!r}: the value {y[bad[0]]:g} cannot be explained by {likelihood!r} "
+                f"where learning starts ({bad.size} such values); leave it out, give the values in "
+                "other units, or take another likelihood"
+            )
+    return None
 
 
 def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:

@@ -27,6 +27,7 @@ from ..data import Scaling
 from ..inputs import read_inputs
 from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
+from ..likelihoods.base import Start
 from ..priors import LMC
 
 __all__ = [
@@ -155,7 +156,7 @@ def choose_inducing(
 
 def _centres(X: Float[np.ndarray, "N p"], M: int, seed: int) -> Float[np.ndarray, "M p"]:
     """By k-means; on one thread, for several add up in an order of their own every time."""
-    with threadpool_limits(1):
+    with threadpool_limits(1, user_api="openmp"):
         return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
 
 
@@ -223,7 +224,10 @@ def initial_parameters(
         seed: of the whole fit.
         restart: which start this is; number 0 is the plainest.
     """
-    starts = [of.at(g).start(y) for of, y, g in zip(likelihoods, values, given, strict=True)]
+    starts = [
+        _start(name, likelihood.at(own), y)
+        for name, likelihood, y, own in zip(names, likelihoods, values, given, strict=True)
+    ]
     Q, p = len(kernels), len(columns)
     spread = lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
     keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
@@ -253,6 +257,23 @@ def initial_parameters(
             for likelihood, start in zip(likelihoods, starts, strict=True)
         ),
     )
+
+
+def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Start:
+    """Where learning starts for one output, or a complaint of values too large or too small."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        start = likelihood.start(y)
+    kind = jnp.zeros(()).dtype
+    numbers = np.concatenate([start.constant, start.spread, list(start.free.values())])
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.square(start.spread.astype(kind))
+    least = np.finfo(kind).tiny
+    if not (np.isfinite([*numbers, *squares]).all() and (squares > least).all()):
+        raise ValueError(
+            f"output {name!r}: its values lie between {np.min(y):g} and {np.max(y):g}, whose "
+            f"squares {kind} cannot hold; give them in other units, nearer to one"
+        )
+    return start
 
 
 def _normal(seed: int, restart: int, key: str, size: int) -> Float[np.ndarray, " size"]:

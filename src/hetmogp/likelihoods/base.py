@@ -166,15 +166,17 @@ class Likelihood(eqx.Module):
         weight: str | None = None,
         **values: float | str | None,
     ):
-        kind, names = type(self).__name__, list(self.links)
+        kind, links = type(self).__name__, self.links  # which some classes make anew each time
+        names = list(links)
         chosen = self._default_latent() if latent is None else latent
         if isinstance(chosen, str):
             raise ValueError(f"{kind}: latent must be a tuple of names, such as ({chosen!r},)")
         for name in (*chosen, *values):
-            if name not in self.links and (name in chosen or name not in self.arguments):
+            if name not in links and (name in chosen or name not in self.arguments):
                 others = f" and takes {list(self.arguments)}" if self.arguments else ""
                 raise ValueError(f"{kind} has no parameter {name!r}; it has {names}{others}")
-        self.latent = tuple(name for name in names if name in chosen)
+        latents = set(chosen)
+        self.latent = tuple(name for name in names if name in latents)
         if not self.latent:
             raise ValueError(f"{kind} needs at least one latent parameter of {names}")
         if weight is not None and not isinstance(weight, str):
@@ -182,9 +184,9 @@ class Likelihood(eqx.Module):
         self.weight = weight
         given = {name: value for name, value in values.items() if value is not None}
         self.fixed = tuple(
-            (name, self._fixed(name, value)) for name, value in given.items() if name in self.links
+            (name, self._fixed(name, value)) for name, value in given.items() if name in links
         )
-        self.free = {n: None for n in names if n not in self.latent and n not in given}
+        self.free = {n: None for n in names if n not in latents and n not in given}
         arguments = {name: given[name] for name in self.arguments if name in given}
         self.columns = tuple((n, value) for n, value in arguments.items() if isinstance(value, str))
         self.given = dict.fromkeys(self.arguments, 1.0)
@@ -281,6 +283,10 @@ class Likelihood(eqx.Module):
         """
         return {}
 
+    def doubt(self, y: np.ndarray) -> str | None:
+        """What makes observed values too little to learn from, in words, if anything does."""
+        return None
+
     # -- what follows from it ------------------------------------------------------------------
 
     def unlinked(self, f: Float[Array, " J"]) -> tuple[Any, ...]:
@@ -301,8 +307,9 @@ class Likelihood(eqx.Module):
     @property
     def constants(self) -> dict[str, float]:
         """The parameters that are not latent, fixed or learned, by name."""
+        links = self.links
         with jax.enable_x64(True):
-            learned = {n: float(self.links[n](v)) for n, v in self.free.items() if v is not None}
+            learned = {n: float(links[n](v)) for n, v in self.free.items() if v is not None}
         return {**dict(self.fixed), **learned}
 
     def expectation(

@@ -78,7 +78,8 @@ def lower_beta(a: Array, b: Array, log_odds: Array) -> Array:
     log_density = jnp.where(jnp.abs(u) < 20.0, height(jnp.clip(u, -20.0, 20.0)), far) - log_area
     first = jnp.exp(log_density + RAISED * (one + other))
     second = jnp.exp(log_density + RAISED * other)
-    x, y, up, down = jax.nn.sigmoid(t), jax.nn.sigmoid(-t), 0.0, 0.0
+    x, y = jax.nn.sigmoid(t), jax.nn.sigmoid(-t)
+    up, down = jnp.zeros_like(x), jnp.zeros_like(x)
     for k in range(RAISED):
         first *= (a + k if k else 1.0) / (a + b + 2 * k) * ((b + k) / (a + b + 2 * k + 1))
         second *= (b + k if k else 1.0) / (A + b + k)

@@ -53,6 +53,15 @@ class Lifetime(Likelihood):
         """See `Likelihood.valid`."""
         return y > 0
 
+    def doubt(self, y: np.ndarray) -> str | None:
+        """See `Likelihood.doubt`."""
+        if np.any(np.asarray(self.given["event"]) > 0):
+            return None
+        return (
+            "no end was seen: all of its times are right-censored, which says how long it lasts at "
+            "least and nothing more; predictions are a guess"
+        )
+
     def _typical(self, y: np.ndarray) -> tuple[float, float, float]:
         """Mean and spread of log y, and the share of ends that were seen, kept above zero."""
         log_y = np.log(y)

@@ -41,8 +41,10 @@ class Gamma(Likelihood):
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""
-        shape, rate = self.parameters(f)
-        return shape * jnp.log(rate * y) - jnp.log(y) - rate * y - gammaln(shape)
+        log_shape, log_rate = self.unlinked(f)
+        z = log_rate + jnp.log(y)  # the slopes of log(rate · y) overflow where y is tiny
+        shape = jnp.exp(log_shape)
+        return shape * z - jnp.log(y) - jnp.exp(z) - gammaln(shape)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """All closed, with E[e^f₁ f₂] = e^(μ₁ + v₁/2) (μ₂ + c), but for E[log Γ(e^f₁)]."""

@@ -6,8 +6,8 @@ import pandas as pd
 
 from ..fitting import JITTER
 from ..kernels import Kernel
-from ..linalg import session
 from ..model import HetMOGP
+from ..session import session
 
 __all__ = ["notes"]
 

@@ -1,0 +1,82 @@
+"""What holds while the package computes: the precision, the threads of BLAS, compiled programs.
+
+Nothing here changes a setting of the process for longer than a computation lasts.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import jax
+from threadpoolctl import ThreadpoolController
+
+from . import forks
+
+__all__ = ["session"]
+
+MOST_PROGRAMS = 250  # each takes about 45 memory maps, of which Linux gives a process 65,530
+
+
+@contextmanager
+def session(dtype: str = "float64") -> Iterator[None]:
+    """Everything numerical happens inside this: the precision asked for, and one BLAS thread.
+
+    OpenBLAS's own threads fight XLA's for the same cores (measured: up to 30 times slower); the
+    limit is lifted again on leaving. Products are exact to the precision: left to itself a GPU
+    multiplies float32 with ten bits, and kernel matrices come out indefinite.
+    """
+    forks.refuse()
+    with (
+        jax.enable_x64(dtype == "float64"),
+        jax.default_matmul_precision("highest"),
+        _computation,
+    ):
+        yield
+
+
+class _Computation:
+    """Counts who computes: the first begins for all, the last ends for all.
+
+    The number of BLAS threads belongs to the process. If each of two computations at once set and
+    restored it by itself, one would restore what the other had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limit: Any = None
+        self._programs = 0
+
+    def compiled(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        """Hear of a program that JAX has compiled."""
+        self._programs += event == "/jax/core/compile/backend_compile_duration"
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+                self._let_go()
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+    def _let_go(self) -> None:
+        """Forget compiled programs, of which JAX keeps every one, before there are too many."""
+        if self._programs > MOST_PROGRAMS:
+            self._programs = 0
+            jax.clear_caches()
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_computation = _Computation()
+jax.monitoring.register_event_duration_secs_listener(_computation.compiled)

@@ -215,3 +215,12 @@ def test_the_mean_is_the_full_bound_with_different_inputs_as_well(monkeypatch):
     with session():
         data = load([hm.Gaussian(), hm.Poisson()], X, [rng.normal(size=13), rng.poisson(3.0, 8)])
         check_unbiased(data, 5, 3 * 2, monkeypatch)
+
+
+def test_padding_is_no_row_of_the_data():
+    """k-means must not see a row as often as padding repeats it, nor may sizes count it."""
+    x = np.linspace(0.0, 1.0, 65)
+    with session():
+        batch, scaling = full_batch(read({"y": hm.Gaussian()}, x, {"y": np.sin(x)}))
+    assert len(batch.X) > 65
+    np.testing.assert_allclose(scaling.undo(batch.observed)[:, 0], x)

@@ -53,8 +53,11 @@ def quantiles(
         return np.empty((k, 0))
     rows, level = np.tile(np.arange(N), k), np.repeat(levels, N)
     find = _whole if likelihood.discrete else _real
-    found = find(likelihood, distribution, level, rows, mean, std, precision)
-    return found.reshape(k, N)
+    with np.errstate(all="ignore"):  # what is too large to hold is as good as infinite
+        found = find(likelihood, distribution, level, rows, mean, std, precision).reshape(k, N)
+    order = np.argsort(levels)  # rounding must not let a higher level have a lower quantile
+    found[order] = np.maximum.accumulate(found[order], axis=0)
+    return found
 
 
 def _whole(
@@ -166,9 +169,7 @@ class Scale(NamedTuple):
 
     def started(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where to look first and how far, on this scale: anything finite will do."""
-        with np.errstate(all="ignore"):
-            unit = self.spread(mean, std)
-            centre = self.forward(mean)
+        unit, centre = self.spread(mean, std), self.forward(mean)
         usual = np.isfinite(unit) & (unit > 0) & np.isfinite(centre)
         centre = np.where(usual | np.isfinite(centre), centre, 0.0)
         return centre, np.where(usual, unit, 1.0 + np.abs(centre) * 1e-3)

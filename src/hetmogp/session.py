@@ -56,6 +56,7 @@ class _Computation:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
+                _any_thread_may_set()
                 self._limit = _blas().limit(limits=1, user_api="blas")
                 self._let_go()
             self._users += 1
@@ -64,6 +65,7 @@ class _Computation:
         with self._lock:
             self._users -= 1
             if self._users == 0:
+                _any_thread_may_set()
                 self._limit.restore_original_limits()
 
     def _let_go(self) -> None:
@@ -76,6 +78,18 @@ class _Computation:
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _any_thread_may_set() -> None:
+    """Let this thread set the number of threads.
+
+    threadpoolctl may ignore, in silence, a thread that was not the first to set it. Here the thread
+    that restores it need not be the one that has set it.
+    """
+    for library in _blas().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)
+        if clear is not None:
+            clear(force=True)
 
 
 _computation = _Computation()

@@ -21,6 +21,8 @@ from .special import expected_softplus, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
 
+LARGE = 16.0  # the log of a rate from which on a count is as good as normal
+
 
 def poisson_log_prob(y: Array, log_rate: Array) -> Array:
     """Log of λ^y e^−λ / y!."""
@@ -31,6 +33,15 @@ def poisson_cdf(y: Array, log_rate: Array) -> Array:
     """P(Y ≤ y)."""
     more = lower_gamma(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, log_rate)  # P(Y > y)
     return jnp.where(y < 0, 0.0, 1.0 - more)
+
+
+def poisson_sample(key: Array, log_rate: Array) -> Array:
+    """One draw. A large one is normal, and beyond JAX's integers, which would hold the largest."""
+    large = log_rate > LARGE
+    exact = jax.random.poisson(key, jnp.exp(jnp.where(large, 0.0, log_rate)))
+    rate = jnp.exp(log_rate)
+    normal = rate + jnp.sqrt(rate) * jax.random.normal(key, dtype=log_rate.dtype)
+    return jnp.where(large, jnp.round(normal), exact.astype(log_rate.dtype))
 
 
 def negative_binomial_log_prob(y: Array, log_mean: Array, log_c: Array) -> Array:
@@ -50,8 +61,8 @@ def negative_binomial_sample(key: Array, log_mean: Array, log_c: Array) -> Array
     """One draw."""
     c = jnp.exp(log_c)
     first, second = jax.random.split(key)
-    rate = jnp.exp(log_mean) * jax.random.gamma(first, c, dtype=log_mean.dtype) / c
-    return jax.random.poisson(second, rate).astype(log_mean.dtype)
+    share = jax.random.loggamma(first, c, dtype=log_mean.dtype) - log_c  # log of Gamma(c, c)
+    return poisson_sample(second, log_mean + share)
 
 
 class Count(Likelihood):
@@ -128,7 +139,7 @@ class Poisson(Count):
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
-        return jax.random.poisson(key, jnp.exp(self._log_mean(f))).astype(f.dtype)
+        return poisson_sample(key, self._log_mean(f))
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """The mean count, kept above zero."""
@@ -291,7 +302,7 @@ class ZeroInflatedPoisson(ZeroInflated):
         return poisson_cdf(y, self._log_mean(f))
 
     def _count_sample(self, key: Array, f: Array) -> Array:
-        return jax.random.poisson(key, jnp.exp(self._log_mean(f))).astype(f.dtype)
+        return poisson_sample(key, self._log_mean(f))
 
     def _count_variance(self, f: Array) -> Array:
         return jnp.exp(self._log_mean(f))

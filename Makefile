@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install peers demo browser test lint docs stress fuzz bench experiments out_of_core calibration discovery slow scale clean
+.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale clean
 
 install: $(READY)
 
@@ -47,6 +47,10 @@ docs: $(READY)
 
 stress: $(READY)
 	$(BIN)/python benchmarks/stress.py --fits 200
+
+# 500 fits of different shapes in one process, whose memory must not grow.
+shapes: $(READY)
+	$(BIN)/python benchmarks/shapes.py --fits 500
 
 # Ten minutes of unkind data, model files, tables and command lines.
 fuzz: $(READY)

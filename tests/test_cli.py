@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import hetmogp as hm
-from hetmogp.cli import app, discover, predict
+from hetmogp.cli import app, discover
 from hetmogp.cli.files import read_table
 from hetmogp.cli.fit import _only
 from hetmogp.cli.words import kernel_from, output_from
@@ -341,7 +341,7 @@ def test_a_table_may_come_through_a_pipe(model, folder, tmp_path):
     assert found.stdout == run("score", model["model"], folder / "data.csv").stdout
 
 
-def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path, monkeypatch, capsys):
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path, capsys):
     red = "\x1b[31mh\x9b\x07"
     t = np.linspace(0, 1, 30)
     pd.DataFrame({"t": t, red: np.sin(6 * t)}).to_csv(tmp_path / "t.csv", index=False)
@@ -357,8 +357,6 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path, monkeyp
         run("fit", parts, "--inputs", "none").output,
     ]
     assert red in run("predict", model, "--grid", 2).stdout  # for a program, as it is
-    monkeypatch.setattr(predict, "_is_terminal", lambda: True)
-    shown.append(run("predict", model, "--grid", 2).output)
     numbers = dict.fromkeys(("log_density", "behind", "error"), 0.5)
     row = {"output": red, "likelihood": "Gaussian()", "recommended": True, "reason": "it fits"}
     discover.show(pd.DataFrame([row | numbers]))

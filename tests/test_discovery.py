@@ -270,7 +270,7 @@ def test_the_command_prints_json_and_reads_parquet(table, tmp_path):
     ("arguments", "message"),
     [
         (["nowhere.csv", "--inputs", "t"], "there is no file nowhere.csv"),
-        (["DATA", "--inputs", "lat"], "has no column 'lat'; it has t, on, kind, none"),
+        (["DATA", "--inputs", "lat"], "has no column 'lat'; it has 't', 'on', 'kind', 'none'"),
         (["DATA", "--inputs", "t", "--outputs", "off"], "has no column 'off'"),
         (["DATA", "--inputs", ","], "no column was named"),
         (["DATA", "--inputs", "none"], "row 0, column 'none'"),

@@ -13,7 +13,7 @@ import hetmogp as hm
 from hetmogp.bound import Parameters, Rules, at_observations, elbo
 from hetmogp.data import Scaling, full_batch
 from hetmogp.fitting import vem
-from hetmogp.fitting.free import Anchor, free
+from hetmogp.fitting.free import Anchor
 from hetmogp.marginals import by_projection
 from hetmogp.priors import LMC
 from hetmogp.session import session
@@ -95,9 +95,7 @@ def dense(data, parameters, lengthscales, scales, Z, ranks):
 @pytest.mark.parametrize("ranks", [(1,), (2,), (1, 1, 1), (2, 1, 2)], ids=str)
 def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ranks, shared):
     data, batch, parameters, lengthscales, scales, Z = problem(ranks, shared)
-    state = vem.init(
-        parameters, Anchor(free(parameters), (0.0, 0.0)), batch, JITTER, Rules(), 1e-12
-    )
+    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-12)
     evidence, mean, correction = dense(data, parameters, lengthscales, scales, Z, ranks)
 
     assert state.bound == pytest.approx(evidence - correction, rel=1e-6)
@@ -119,9 +117,7 @@ def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ra
 
 def test_independent_outputs_have_the_evidence_itself_and_exact_variances():
     data, batch, parameters, lengthscales, scales, _ = problem((1, 1), False, "independent")
-    state = vem.init(
-        parameters, Anchor(free(parameters), (0.0, 0.0)), batch, JITTER, Rules(), 1e-12
-    )
+    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-12)
     W, b = np.diag(parameters.prior.W), np.asarray(parameters.prior.b)
     evidence = 0.0
     f = at_observations(

@@ -98,9 +98,7 @@ def test_e_step_converges_from_any_start_and_never_falls(Q):
 
 def test_natural_gradient_steps_reach_the_same_optimum():
     _, batch, parameters = mixed_problem(3)
-    best = vem.init(
-        parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, Rules(), 1e-12
-    ).bound
+    best = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-12).bound
     prior = parameters.prior
     R, M = sum(prior.ranks), prior.Z.shape[1]
     natural = Natural(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
@@ -171,7 +169,7 @@ def test_gradients_of_whitening_agree_with_finite_differences():
 def test_gradients_of_the_bound_agree_with_finite_differences(joint):
     _, batch, parameters = mixed_problem(3, ranks=[1, 2, 1])
     rules = Rules(joint=joint)
-    state = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, rules, 1e-3)
+    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, rules, 1e-3)
     plain = jax.jit(lambda v: elbo(with_free(parameters, v), state.q, batch, JITTER, rules))
     check_gradient(plain, free(parameters))
 
@@ -188,7 +186,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(joint):
     )
     assert float(value) == pytest.approx(state.bound, rel=1e-9)
     # At the E-step's optimum moving q along with the hyperparameters changes no gradient.
-    tight = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, rules, 1e-13)
+    tight = vem.init(parameters, Anchor.none(parameters), batch, JITTER, rules, 1e-13)
     _, moving = vem._objective(
         *(free(parameters), tight.anchor, parameters, tight.sites, batch),
         *(jnp.asarray(JITTER), rules),
@@ -202,7 +200,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(joint):
 
 def test_rounds_of_vem_never_lower_the_bound():
     _, batch, parameters = mixed_problem(2)
-    state = vem.init(parameters, Anchor(free(parameters), (0.0,) * 3), batch, JITTER, Rules(), 1e-4)
+    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-4)
     for _ in range(4):
         new = vem.step(state, batch, JITTER, Rules(), 1e-4, True)
         assert new.objective >= state.objective
@@ -218,7 +216,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu():
     groups, _ = blocks(data)
     state = svi.init(parameters, True, "adam", True)
     rows = tuple(jnp.zeros((2, 8), jnp.int32) for _ in groups)
-    anchor = Anchor(free(parameters), (0.0,) * 3)
+    anchor = Anchor.none(parameters)
     lowered = [
         vem.e_step.lower(parameters, sites, batch, jitter, Rules(), jitter),
         vem._objective.lower(
@@ -291,7 +289,7 @@ def lowered_step(Q, N, size=8):
         *(jnp.asarray(0), jnp.asarray(2), jnp.asarray(JITTER), Rules()),
         optimiser="adam",
         pace=jnp.asarray(1.0),
-        anchor=Anchor(free(parameters), (0.0,) * 3),
+        anchor=Anchor.none(parameters),
         seed=jnp.asarray(0),
         devices=mesh(),
     ).as_text()

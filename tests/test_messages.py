@@ -114,7 +114,7 @@ def test_frames_come_back(frame):
         b"bytes",
         ValueError("an error"),
     ],
-    ids=repr,
+    ids=["object", "set", "objects", "texts", "complex", "dates", "bytes", "error"],
 )
 def test_what_is_no_plain_data_is_not_sent(value):
     with pytest.raises(TypeError, match="cannot send each other"):

@@ -56,6 +56,7 @@ def fit(
         "model": model,
         "files": [str(path.resolve()) for path in table.files],
         "inputs": table.inputs,
+        "text": table.text,
         "lanes": table._lanes,
         "workers": num_workers,
         "checkpoint": None if checkpoint is None else str(Path(checkpoint).resolve()),
@@ -94,7 +95,7 @@ def _work(work: dict[str, Any]) -> Any:
 
     kept = work["checkpoint"]
     try:
-        table = Table(work["files"], inputs=work["inputs"], lanes=work["lanes"])
+        table = Table(work["files"], inputs=work["inputs"], text=work["text"], lanes=work["lanes"])
         return work["model"].fit(
             table, checkpoint=kept, every=work["every"], resume=kept is not None
         )

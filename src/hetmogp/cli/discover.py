@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .application import Json, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names, visible, with_labels
+from .files import columns_of, read_table, split_names, with_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +60,8 @@ def show(table: "pd.DataFrame") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..text import printable
+
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading, side in (
         *(("output", "left"), ("likelihood", "left"), ("log density", "right")),
@@ -75,6 +77,6 @@ def show(table: "pd.DataFrame") -> None:
         numbers = [row[key] for key in ("log_density", "behind", "error")]
         kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
         cells = [name, kind, *("" if n != n else f"{n:.3f}" for n in numbers), row["reason"]]
-        shown.add_row(*(Text(visible(str(cell))) for cell in cells))
+        shown.add_row(*(Text(printable(str(cell))) for cell in cells))
     console = Console()
     Console(width=None if console.is_terminal else WIDE).print(shown)

@@ -1,7 +1,6 @@
 """Tables from files and to files, and models from files."""
 
 import os
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,6 @@ __all__ = [
     "read_table",
     "split_names",
     "text_of",
-    "visible",
     "will_write",
     "with_labels",
     "write_table",
@@ -29,7 +27,6 @@ __all__ = [
 
 PARQUET = (".parquet", ".pq")
 WRITTEN = (".csv", ".tsv", ".txt", "", *PARQUET)  # endings of tables that can be written
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tabs and ends of lines
 
 
 def is_many(path: Path | None) -> bool:
@@ -117,11 +114,6 @@ def text_of(model: "HetMOGP") -> list[str]:
     for name, likelihood in model.likelihoods_.items():
         levels[name] = getattr(likelihood, "classes", None) or ()
     return [name for name, of in levels.items() if of and all(isinstance(v, str) for v in of)]
-
-
-def visible(text: str) -> str:
-    """Text for a terminal: control characters, which names may have, are written as escapes."""
-    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def will_write(path: Path, *read: Path | None) -> None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .application import Json, Seed, app, fail, one_clear_line, print_json
+from .application import Json, Seed, app, fail, one_clear_line, print_json, say
 from .files import (
     columns_of,
     is_many,
     read_table,
     split_names,
-    visible,
     will_write,
     with_labels,
 )
@@ -288,8 +287,8 @@ def _tell(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json
             content["holdout"] = scores.to_dict("index")
         print_json(content)
         return
-    typer.echo(visible(str(summary)))
+    say(summary)
     if scores is not None:
         shown = scores.to_string(float_format="{:.3f}".format, na_rep="")
-        typer.echo(visible(f"\nheld-out rows\n{shown}"))
-    typer.echo(f"\nmodel: {target}")
+        say(f"\nheld-out rows\n{shown}")
+    say(f"\nmodel: {target}")

@@ -1,12 +1,11 @@
 """`hetmogp predict`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Json, app, fail, one_clear_line, print_json
+from .application import Json, app, fail, one_clear_line, print_data, print_json, say
 from .files import (
     WRITTEN,
     columns_of,
@@ -15,7 +14,6 @@ from .files import (
     read_table,
     split_names,
     text_of,
-    visible,
     will_write,
     write_table,
 )
@@ -111,7 +109,7 @@ def _predict_many(
     if as_json:
         print_json({"out": str(out), "rows": len(table)})
     else:
-        typer.echo(f"{len(table)} rows: {out}")
+        say(f"{len(table)} rows: {out}")
 
 
 def _joined(X: "pd.DataFrame", found: "pd.DataFrame") -> "pd.DataFrame":
@@ -126,14 +124,8 @@ def _tell(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
         if as_json:
             print_json({"out": str(out), "rows": len(table), "columns": list(table.columns)})
         else:
-            typer.echo(f"{len(table)} rows: {out}")
+            say(f"{len(table)} rows: {out}")
     elif as_json:
         print_json(table.to_dict("records"))
     else:
-        rows = table.to_csv(index=False)
-        rows = visible(rows) if _is_terminal() else rows
-        typer.echo(rows, nl=False, color=True)  # without it names for a program lose characters
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
+        print_data(table.to_csv(index=False))

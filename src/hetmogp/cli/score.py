@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, app, fail, one_clear_line, print_json
-from .files import is_many, load_model, read_for, text_of, visible
+from .application import Json, app, fail, one_clear_line, print_json, say
+from .files import is_many, load_model, read_for, text_of
 
 
 @app.command()
@@ -45,8 +45,7 @@ def score(
             if as_json:
                 print_json({name: {"nlpd": value} for name, value in scores.items()})
             else:
-                lines = (f"{visible(name)}  {value:.3f}" for name, value in scores.items())
-                typer.echo("\n".join(lines))
+                say("\n".join(f"{name}  {value:.3f}" for name, value in scores.items()))
             return
         X, Y = read_for(fitted, data)
         from ..scoring import evaluate
@@ -55,4 +54,4 @@ def score(
         if as_json:
             print_json(found.to_dict("index"))
         else:
-            typer.echo(visible(found.to_string(float_format="{:.3f}".format, na_rep="")))
+            say(found.to_string(float_format="{:.3f}".format, na_rep=""))

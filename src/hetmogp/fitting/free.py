@@ -45,6 +45,12 @@ class Anchor(eqx.Module):
     weight_scale: float | None = eqx.field(default=None, static=True)
 
     @classmethod
+    def none(cls, parameters: Parameters) -> "Anchor":
+        """No prior at all."""
+        D = len(parameters.likelihoods)
+        return cls(free(parameters), (0.0,) * D, (False,) * D)
+
+    @classmethod
     def of(
         cls, parameters: Parameters, observed: Sequence[np.ndarray], weight_scale: float | None
     ) -> "Anchor":

@@ -20,6 +20,9 @@ def compute():
     with session():
         return float(jnp.linalg.norm(jnp.arange(5.0)))
 
+def learn():
+    return hm.HetMOGP([hm.Gaussian()], progress=False).fit([0.0, 1.0], [0.0, 1.0]).elbo_
+
 def nested():
     return forked(compute)
 
@@ -41,6 +44,7 @@ def forked(task):
 print("before", forked(compute))
 print("itself", compute())
 print("after", forked(compute))
+print("learning", forked(learn))
 print("nested", forked(nested))
 print("still", compute())
 """
@@ -55,6 +59,6 @@ def test_a_fork_computes_before_jax_is_used_and_is_refused_after():
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     for task in ("before", "itself", "still"):
         assert float(said[task]) == pytest.approx(30**0.5, rel=1e-15)
-    for task in ("after", "nested"):
+    for task in ("after", "learning", "nested"):
         assert said[task].startswith("RuntimeError: this process was forked from one that had used")
         assert 'multiprocessing.get_context("spawn").Pool()' in said[task]

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from fuzz import COLUMNS, fitted, values
 
+QUICK = ("HetGaussian", "NegativeBinomial", "Gamma", "Weibull", "ZeroInflatedPoisson")
 
-@pytest.mark.parametrize("kind", COLUMNS)
+
+@pytest.mark.parametrize(
+    "kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in COLUMNS]
+)
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), size=st.floats(-12, 12))
 def test_data_of_any_size_are_predicted(kind, seed, size):

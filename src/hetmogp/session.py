@@ -3,6 +3,8 @@
 Nothing here changes a setting of the process for longer than a computation lasts.
 """
 
+import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,11 +75,19 @@ class _Computation:
         if self._programs > MOST_PROGRAMS:
             self._programs = 0
             jax.clear_caches()
+            _return_memory()
 
 
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _return_memory() -> None:
+    """Give the system back what was freed: glibc would keep it, in pieces that fit nothing else."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def _any_thread_may_set() -> None:

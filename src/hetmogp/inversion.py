@@ -24,6 +24,7 @@ DOUBLINGS = 100  # of a bracket, at most
 TURNS = 200  # of the search in it; bisection alone would take 64
 LARGEST = 1e300  # where a search begins, at most
 SLACK = 4 * np.finfo(float).eps  # what rounding may take from a probability near one
+LEAST, MOST = 1e-300, 1.0 - SLACK / 8  # probabilities that have a normal quantile
 
 Rows = Int[np.ndarray, " n"]
 Distribution = Callable[[Float[np.ndarray, " n"], Rows], Float[np.ndarray, " n"]]
@@ -95,31 +96,34 @@ def _real(
     std: np.ndarray,
     precision: float,
 ) -> np.ndarray:
-    """Among real numbers, or one of the likelihood's atoms at the ends of its range."""
+    """Among real numbers; or one of the ends of their range, where that is an atom."""
     low, high = likelihood.ends
     scale = _scale(low, high)
     centre, unit = scale.started(mean, std)
+    every = np.arange(len(mean))
+
+    def up_to(y: float) -> np.ndarray:
+        return distribution(np.full(len(every), y), every)
+
+    below = up_to(low) if low in likelihood.atoms else np.zeros(len(every))
+    within = (up_to(np.nextafter(high, low)) if high in likelihood.atoms else 1.0) - below
 
     def value(x: np.ndarray, rows: Rows) -> np.ndarray:
         return scale.back(centre[rows] + unit[rows] * x)
 
     def above(x: np.ndarray, rows: Rows, level: np.ndarray) -> np.ndarray:
-        p = distribution(value(x, rows), rows)
-        p = np.clip(np.where(p > 0.5, p + SLACK, p), 1e-300, 1.0 - SLACK / 8)
-        return ndtri(p) - ndtri(np.minimum(level, 1.0 - SLACK / 8))
+        p = (distribution(value(x, rows), rows) - below[rows]) / within[rows]
+        p = np.clip(np.where(p > 0.5, p + SLACK, p), LEAST, MOST)
+        return ndtri(p) - ndtri(level)
 
-    found = np.full(len(rows), np.nan)
-    if low in likelihood.atoms:
-        found[distribution(np.full(len(rows), low), rows) >= level] = low
-    if high in likelihood.atoms:
-        found[distribution(np.full(len(rows), np.nextafter(high, low)), rows) < level] = high
+    share = (level - below[rows]) / within[rows]  # of what is between the atoms
+    found = np.where(share <= 0, low, np.where(share > 1, high, np.nan))
     left = np.flatnonzero(np.isnan(found))
     if left.size:
-        z, arguments = ndtri(level[left]), (rows[left], level[left])
-        tolerance = (1e-4 * precision, precision)
-        x, _, sign = _root(above, z - 2.0, z + 2.0, arguments, (-np.inf, np.inf), tolerance)
-        inside = value(x, rows[left])
-        found[left] = np.where(sign == 0, inside, np.where(sign > 0, low, high))
+        rows, share = rows[left], np.clip(share[left], LEAST, MOST)
+        z, tolerance = ndtri(share), (1e-4 * precision, precision)
+        x, _, sign = _root(above, z - 2.0, z + 2.0, (rows, share), (-np.inf, np.inf), tolerance)
+        found[left] = np.where(sign == 0, value(x, rows), np.where(sign > 0, low, high))
     return found
 
 

@@ -118,13 +118,13 @@ def _centred_cdf(x: Array, kappa: Array) -> Array:
     """
     small = jnp.minimum(kappa, WIDE)
 
-    def term(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
-        ratio, total = carry  # I_{j+1}/I_j, and Σ_{i>j} (I_i/I_j) sin(ix)/i
+    twice = 2.0 * jnp.cos(x)
+    sine, next_sine = jnp.sin(SERIES * x), jnp.sin((SERIES + 1) * x)  # of jx and (j + 1)x
+    ratio, total = jnp.zeros_like(x), jnp.zeros_like(x)  # I_{j+1}/I_j, Σ_{i>j} (I_i/I_j) sin(ix)/i
+    for j in range(SERIES, 0, -1):  # unrolled, so that it is one pass over memory
         ratio = 1.0 / (2.0 * j / small + ratio)  # I_j/I_{j−1}
-        return (ratio, ratio * (jnp.sin(j * x) / j + total)), None
-
-    j = jnp.arange(SERIES, 0, -1, dtype=x.dtype)
-    (_, total), _ = jax.lax.scan(term, (jnp.zeros_like(x), jnp.zeros_like(x)), j)
+        total = ratio * (sine / j + total)
+        sine, next_sine = twice * sine - next_sine, sine
     series = 0.5 + x / (2.0 * jnp.pi) + total / jnp.pi
 
     large = jnp.maximum(kappa, WIDE)

@@ -53,25 +53,39 @@ def quantiles(
     if N == 0:
         return np.empty((k, 0))
     rows, level = np.tile(np.arange(N), k), np.repeat(levels, N)
-    find = _whole if likelihood.discrete else _real
+    asked = Asked(distribution, level, rows, mean, std)
     with np.errstate(all="ignore"):  # what is too large to hold is as good as infinite
-        found = find(likelihood, distribution, level, rows, mean, std, precision).reshape(k, N)
+        if likelihood.discrete:
+            found = _whole(asked, likelihood.ends).reshape(k, N)
+        else:
+            found = _real(asked, likelihood.ends, likelihood.atoms, precision).reshape(k, N)
     order = np.argsort(levels)  # rounding must not let a higher level have a lower quantile
     found[order] = np.maximum.accumulate(found[order], axis=0)
     return found
 
 
-def _whole(
-    likelihood: Likelihood,
-    distribution: Distribution,
-    level: np.ndarray,
-    rows: Rows,
-    mean: np.ndarray,
-    std: np.ndarray,
-    precision: float,
-) -> np.ndarray:
+class Asked(NamedTuple):
+    """Quantiles to find, each of a level at a row, and what is known of every row.
+
+    Attributes:
+        distribution: P(Y ≤ y) for a value at each of some rows.
+        level: of each quantile.
+        rows: of each quantile.
+        mean: of each row.
+        std: of each row.
+    """
+
+    distribution: Distribution
+    level: Float[np.ndarray, " n"]
+    rows: Rows
+    mean: Float[np.ndarray, " N"]
+    std: Float[np.ndarray, " N"]
+
+
+def _whole(asked: Asked, ends: tuple[float, float]) -> np.ndarray:
     """Among whole numbers: where F(⌊a⌋) < level ≤ F(⌊b⌋) and b − a < 1, ⌊b⌋ is the one."""
-    low, high = likelihood.ends
+    distribution, level, rows, mean, std = asked
+    low, high = ends
     lowest = low - 1.0  # where no probability is left
 
     def above(y: np.ndarray, rows: Rows, level: np.ndarray) -> np.ndarray:
@@ -88,16 +102,11 @@ def _whole(
 
 
 def _real(
-    likelihood: Likelihood,
-    distribution: Distribution,
-    level: np.ndarray,
-    rows: Rows,
-    mean: np.ndarray,
-    std: np.ndarray,
-    precision: float,
+    asked: Asked, ends: tuple[float, float], atoms: tuple[float, ...], precision: float
 ) -> np.ndarray:
     """Among real numbers; or one of the ends of their range, where that is an atom."""
-    low, high = likelihood.ends
+    distribution, level, rows, mean, std = asked
+    low, high = ends
     scale = _scale(low, high)
     centre, unit = scale.started(mean, std)
     every = np.arange(len(mean))
@@ -105,8 +114,8 @@ def _real(
     def up_to(y: float) -> np.ndarray:
         return distribution(np.full(len(every), y), every)
 
-    below = up_to(low) if low in likelihood.atoms else np.zeros(len(every))
-    within = (up_to(np.nextafter(high, low)) if high in likelihood.atoms else 1.0) - below
+    below = up_to(low) if low in atoms else np.zeros(len(every))
+    within = (up_to(np.nextafter(high, low)) if high in atoms else 1.0) - below
 
     def value(x: np.ndarray, rows: Rows) -> np.ndarray:
         return scale.back(centre[rows] + unit[rows] * x)

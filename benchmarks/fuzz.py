@@ -33,6 +33,8 @@ LIMIT = 180.0  # seconds that a case may take on busy cores, compiling included
 ROWS = 16
 WORDS = ("a", "b", "", "NA", "nan", "-1", "0", "1e400", "1.5", "2024-05-31", "<a href=x>", "x\ny")
 
+DEFECT = "DEFECT"
+
 Case = Callable[[np.random.Generator, Path], str]
 
 
@@ -140,7 +142,7 @@ def _mutated(node: Any, rng: np.random.Generator) -> Any:
 
 def _spoilt(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """An array of another kind, shape or content."""
-    array = array.copy()
+    array = array.astype(float)
     which = int(rng.integers(6))
     if which == 0:
         return array.astype(rng.choice(["f4", "i8", "?"]))
@@ -305,32 +307,41 @@ TARGETS: dict[str, Case] = {
 }
 
 
+def one(target: str, seed: int, number: int, folder: Path) -> str:
+    """Run a case; returns how it ended, having printed what is wrong."""
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    try:
+        rng = np.random.default_rng([seed, list(TARGETS).index(target), number])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return TARGETS[target](rng, folder)
+    except Exception as error:
+        print(f"{target}, seed {seed}, case {number}: {error}", flush=True)
+        if not isinstance(error, Defect):
+            traceback.print_exc()
+        return DEFECT
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def main(seconds: float, cases: int | None, targets: list[str], seed: int) -> int:
-    """Run cases in turns; returns how many were defects."""
-    counts: Counter[tuple[str, str]] = Counter()
-    defects = 0
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, number = Path(scratch), 0
-        while (number < cases) if cases is not None else (time.perf_counter() - began < seconds):
-            for k, target in enumerate(targets):
-                faulthandler.dump_traceback_later(LIMIT, exit=True)
-                try:
-                    rng = np.random.default_rng([seed, k, number])
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        outcome = TARGETS[target](rng, folder)
-                except Exception as error:
-                    outcome, defects = "DEFECT", defects + 1
-                    print(f"{target}, seed {seed}, case {number}: {error}", flush=True)
-                    if not isinstance(error, Defect):
-                        traceback.print_exc()
-                counts[target, outcome] += 1
-                faulthandler.cancel_dump_traceback_later()
-            number += 1
-    for (target, outcome), n in sorted(counts.items()):
+    """Run as many cases of each target, or for as long; returns how many were defects."""
+    ended: Counter[tuple[str, str]] = Counter()
+    begun, spent, start = Counter[str](), dict.fromkeys(targets, 0.0), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        while spent:
+            target = min(spent, key=spent.__getitem__)  # kinds of cases share the time evenly
+            began = time.perf_counter()
+            if begun[target] == cases or (cases is None and began - start > seconds):
+                del spent[target]
+                continue
+            ended[target, one(target, seed, begun[target], Path(folder))] += 1
+            begun[target] += 1
+            spent[target] += time.perf_counter() - began
+    for (target, outcome), n in sorted(ended.items()):
         print(f"{target:12s} {outcome:12s} {n:6d}")
-    print(f"{sum(counts.values())} cases, {defects} defects, {time.perf_counter() - began:.0f} s")
+    defects = sum(n for (_, outcome), n in ended.items() if outcome == DEFECT)
+    print(f"{ended.total()} cases, {defects} defects")
     return defects
 
 

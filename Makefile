@@ -32,7 +32,8 @@ browser:
 	command -v chromium || (apt-get update --quiet && apt-get install --yes --quiet chromium)
 
 # A file of tests stays in one process, so that its models are fitted once; the longest go first.
-LONGEST := $(addprefix tests/test_,walk.py model.py docs.py families.py fitting.py)
+LONGEST := $(addprefix tests/test_,distributed.py docs.py walk.py fitting.py cli.py storage.py model.py \
+    families.py report.py disk.py checkpoint.py likelihoods.py)
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests src

@@ -53,7 +53,9 @@ def finished(process):
     return err
 
 
-@pytest.mark.parametrize(("method", "every"), [("svi", 70), ("vem", 1)])
+@pytest.mark.parametrize(
+    ("method", "every"), [("svi", 70), pytest.param("vem", 1, marks=pytest.mark.slow)]
+)
 def test_a_killed_run_ends_where_it_would_have_ended(tmp_path, monkeypatch, method, every):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))  # once for all
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")

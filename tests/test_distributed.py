@@ -206,9 +206,10 @@ def uninterrupted(folder, tmp_path_factory):
     return dict(np.load(other / "resumed-2-0.npz"))
 
 
-def test_a_group_that_lost_a_process_is_taken_up_where_it_was(folder, uninterrupted):
+@pytest.mark.parametrize("victims", [(1,), pytest.param((1, 0), marks=pytest.mark.slow)])
+def test_a_group_that_lost_a_process_is_taken_up_where_it_was(folder, uninterrupted, victims):
     """A worker is killed, then, in the group that goes on, the coordinator."""
-    for killed in (1, 0):
+    for killed in victims:
         group = Group.of("resumed", folder, 2)
         until_kept(group, folder, more_than=1)
         before = {path.stem for path in checkpoints(folder)}

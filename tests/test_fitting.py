@@ -165,7 +165,7 @@ def test_gradients_of_whitening_agree_with_finite_differences():
     check_gradient(jax.jit(f), (jnp.asarray(C), B))
 
 
-@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("joint", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradients_of_the_bound_agree_with_finite_differences(joint):
     _, batch, parameters = mixed_problem(3, ranks=[1, 2, 1])
     rules = Rules(joint=joint)

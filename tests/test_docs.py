@@ -51,7 +51,7 @@ def test_the_code_of_a_page_runs(page, capsys, tmp_path, monkeypatch):
             0.5, rel=0.2
         )
     if page.name == "likelihoods.md":
-        assert set(names["found"]) == {"cases", "stay"}
+        assert set(names["found"]) == {"cases"}
     if page.name == "missing_data.md":
         joint, alone = (
             np.abs(names[of].predict(names["gap"])["flood"].mean - names["truth"]).mean()

@@ -32,6 +32,14 @@ def experiment(*arguments):
     return found.stdout
 
 
+def wrong(*arguments):
+    """The line by which a command that cannot work ends."""
+    found = CliRunner().invoke(app, ["experiment", *map(str, arguments)])
+    assert found.exit_code == 1, found.output
+    assert found.stderr.count("\n") == 1
+    return found.stderr
+
+
 # -- tables ----------------------------------------------------------------------------------------
 
 
@@ -120,21 +128,21 @@ def test_a_score_is_that_of_the_fitted_model():
 
 def test_a_missing_file_says_what_it_is_and_where_it_comes_from(tmp_path, monkeypatch):
     monkeypatch.delenv("HETMOGP_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "here").mkdir()
+    ways = ".*--data.*HETMOGP_DATA.*http"
     for name in data.SOURCES:
-        with pytest.raises(FileNotFoundError, match=f"{name}.*here.*http.*--data"):
-            data.find(name, tmp_path / "here")
-    (tmp_path / "here" / "london2017.csv").touch()
-    monkeypatch.setenv("HETMOGP_DATA", str(tmp_path / "here"))
-    assert data.find("london2017.csv") == tmp_path / "here" / "london2017.csv"
+        for folder, why in (
+            (tmp_path, f"{name} is not in {tmp_path}:"),
+            (tmp_path / "no", f"there is no folder {tmp_path / 'no'}:"),
+            (None, f"{name} is needed, and no folder of data was named:"),
+        ):
+            with pytest.raises(FileNotFoundError, match=why + ways):
+                data.find(name, folder)
+    assert wrong("behaviour", "--data", tmp_path).startswith("hetmogp: extrasensory")
+    monkeypatch.setenv("HETMOGP_DATA", str(tmp_path / "elsewhere"))
+    assert f"no folder {tmp_path / 'elsewhere'}" in wrong("london")
     (tmp_path / "page.md").touch()
-    told = CliRunner().invoke(app, ["experiment", "gap", "--page", str(tmp_path / "page.md")])
-    assert "page.md has no marks <!-- begin gap -->" in told.stderr
-    told = CliRunner().invoke(app, ["experiment", "behaviour", "--data", str(tmp_path)])
-    assert told.exit_code == 1
-    assert "extrasensory" in told.stderr
-    assert "Traceback" not in told.output
+    told = wrong("gap", "--page", tmp_path / "page.md")
+    assert "page.md has no marks <!-- begin gap -->" in told
 
 
 def minutes(rng, n=7 * 24 * 30):

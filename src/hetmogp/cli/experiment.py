@@ -16,10 +16,7 @@ experiment = typer.Typer(help="Run one of the paper's experiments.", no_args_is_
 app.add_typer(experiment, name="experiment")
 
 Out = Annotated[Path, typer.Option(help="The folder for the figure and the scores, as CSV.")]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="The folder with the data; else HETMOGP_DATA, else ../shared/data."),
-]
+Data = Annotated[Path | None, typer.Option(envvar="HETMOGP_DATA", help="The folder with the data.")]
 Workers = Annotated[int, typer.Option(min=1, help="How many fits at a time, each a process.")]
 Page = Annotated[
     Path | None, typer.Option(help="A Markdown page in which to renew the experiment's tables.")

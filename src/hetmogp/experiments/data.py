@@ -1,6 +1,5 @@
 """Where the experiments' data are, and where they come from."""
 
-import os
 from pathlib import Path
 
 __all__ = ["SOURCES", "find"]
@@ -29,14 +28,22 @@ SOURCES = {
 }
 
 
-def find(name: str, folder: Path | None = None) -> Path:
-    """A data file, in the folder given, in HETMOGP_DATA or in ../shared/data."""
-    named = os.environ.get("HETMOGP_DATA")
-    places = [folder] if folder else [*([Path(named)] if named else []), Path("../shared/data")]
-    for place in places:
-        if (place / name).is_file():
-            return place / name
+def find(name: str, folder: Path | None) -> Path:
+    """A data file in the folder of the experiments' data.
+
+    Args:
+        name: of the file, one of `SOURCES`.
+        folder: where the data are; None if nobody has said so.
+    """
+    if folder is not None and (folder / name).is_file():
+        return folder / name
+    if folder is None:
+        missing = f"{name} is needed, and no folder of data was named"
+    elif folder.is_dir():
+        missing = f"{name} is not in {folder}"
+    else:
+        missing = f"there is no folder {folder}"
     raise FileNotFoundError(
-        f"{name} is not in {' or '.join(map(str, places))}. It holds {SOURCES[name]}. Name its "
-        "folder with --data or in HETMOGP_DATA"
+        f"{missing}: name one with --data or in the variable HETMOGP_DATA. {name} holds "
+        f"{SOURCES[name]}"
     )

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def one_family(name: str, seeds: int, first: int, rows: int = 1000, fresh: int =
             result["covered"] = np.mean((result["pit"] > 0.05) & (result["pit"] < 0.95))
         found.append(result)
 
-    summary = {
+    summary: dict[str, Any] = {
         key: float(np.mean([one[key] for one in found])) for key in ("nlpd", "truth", "converged")
     }
     summary["name"], summary["excess"] = name, summary["nlpd"] - summary["truth"]

@@ -10,6 +10,8 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import jax
 import pandas as pd
@@ -39,11 +41,13 @@ def steps_per_second(data: tuple, size: int, dtype: str) -> float:
         )
         begun: list[float] = []
         run = learning.run_svi
-        learning.run_svi = lambda *a, **k: begun.append(time.perf_counter()) or run(*a, **k)  # noqa: B023
-        try:
+
+        def timed(*a: Any, run: Any = run, begun: list[float] = begun, **k: Any) -> Any:
+            begun.append(time.perf_counter())
+            return run(*a, **k)
+
+        with mock.patch.object(learning, "run_svi", timed):
             model.fit(*data)
-        finally:
-            learning.run_svi = run
         taken.append(time.perf_counter() - begun[0])
     return (counts[1] - counts[0]) / (taken[2] - taken[1])
 

@@ -46,7 +46,7 @@ class Peer:
     """Another library, in its own process."""
 
     def __init__(self, name: str, python: Path):
-        self.name = name
+        self.name, self.python = name, python
         self.process = subprocess.Popen(
             [python, "-W", "ignore", f"{name}_peer.py"],
             cwd=HERE / "peers",
@@ -59,10 +59,12 @@ class Peer:
     def __call__(self, do: str, **order: Any) -> dict[str, Any]:
         """Its answer, and its largest memory so far."""
         print(json.dumps({"do": do, **order}), file=self.process.stdin, flush=True)
+        assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
         """End its input, and with it the process."""
+        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=60)
 
@@ -106,7 +108,8 @@ def our_step(
         *([hm.RBF(lengthscale=0.3 * np.sqrt(p / 2))] * Q, [1] * Q),
         np.stack([scaling.apply(rng.uniform(size=(M, p))) for _ in range(Q)]),
         initial_lengthscales(Q, X),
-        *(data.columns, scaling.scale),
+        [column.name for column in data.columns],
+        scaling.scale,
         prior="lmc",
         seed=0,
         restart=0,
@@ -212,7 +215,7 @@ def growth(peers: dict[str, Peer], rounds: int) -> dict[str, list[dict]]:
         print(f"\nA step as {what} grows (ms; else M = 100, batches of 500, Q = 3, D = 2, p = 2)")
         found[what] = []
         for value in values:
-            sizes = base | {what: value}
+            sizes: dict[str, Any] = base | {what: value}
             ours = our_step(**sizes)
             ours()
             row: dict[str, float] = {what: value, "ours": np.median([ours() for _ in range(3)])}
@@ -231,7 +234,8 @@ def growth(peers: dict[str, Peer], rounds: int) -> dict[str, list[dict]]:
 
 def quality(peers: dict[str, Peer], seconds: float = 5.0) -> dict[str, Any]:
     """NLPD on London against training time, ours and theirs; then ten times longer, ours."""
-    sales = london.load(find(london.FILE))
+    folder = os.environ.get("HETMOGP_DATA")
+    sales = london.load(find(london.FILE, Path(folder) if folder else None))
     X, Y = sales[london.PLACE].to_numpy(), {n: sales[n].to_numpy() for n in london.LIKELIHOODS}
     order = np.random.RandomState(1).permutation(len(X))
     test, train = order[:1000], order[1000:]
@@ -262,14 +266,14 @@ def quality(peers: dict[str, Peer], seconds: float = 5.0) -> dict[str, Any]:
     centre, scale = start.pop("centre"), start.pop("scale")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "london.npz"
-        np.savez(
-            path,
-            X=(X[train] - centre) / scale,
-            Y=np.stack(list(seen.values()), axis=1),
-            X_test=(X[test] - centre) / scale,
-            Y_test=np.stack(list(unseen.values()), axis=1),
+        arrays: dict[str, Any] = {
+            "X": (X[train] - centre) / scale,
+            "Y": np.stack(list(seen.values()), axis=1),
+            "X_test": (X[test] - centre) / scale,
+            "Y_test": np.stack(list(unseen.values()), axis=1),
             **start,
-        )
+        }
+        np.savez(path, **arrays)
         for name, peer in peers.items():
             curve = peer("train", path=str(path), steps=1000, every=100, batch=500)["answer"]
             result[name] = curve
@@ -339,7 +343,7 @@ def prediction(peers: dict[str, Peer], N: int = 1_000_000) -> dict[str, Any]:
     print(f"  ours       mean and variance of y, two outputs: {seconds:.1f} s, peak {peak:.2f} GB")
     print(f"             a quantile of HetGaussian {quantile:.1f} s, of Bernoulli {count:.1f} s")
     for name, old in peers.items():
-        peer = Peer(name, old.process.args[0])  # a fresh one: memory is measured
+        peer = Peer(name, old.python)  # a fresh one: memory is measured
         answer = peer("predict", N=N, M=100)
         peer.close()
         found[name] = {"seconds": answer["answer"], "peak_gb": answer["peak_gb"]}
@@ -438,8 +442,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
     axes[0].legend()
     for name, rows in found["growth"].items():
         x = np.array([row[name] for row in rows], float)
-        took = np.array([row["ours"] for row in rows])
-        axes[1].plot(x / x[0], took / took[0], marker="o", label=f"{name}, from {x[0]:g}")
+        y = np.array([row["ours"] for row in rows])
+        axes[1].plot(x / x[0], y / y[0], marker="o", label=f"{name}, from {x[0]:g}")
     axes[1].set(
         xscale="log", yscale="log", xlabel="times its first value", ylabel="step time, relative"
     )

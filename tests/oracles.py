@@ -1,11 +1,19 @@
 """Distributions that scipy.stats lacks, in its manner: written out in NumPy, slow and plain."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy import integrate, optimize, special, stats
 
 
 class Frozen:
     """What a frozen distribution offers, from the parts a subclass writes."""
+
+    var: Callable[..., Any]
+    logpmf: Callable[..., Any]
+    cdf: Callable[..., Any]
+    reach: Callable[..., Any]
 
     def std(self):
         return np.sqrt(self.var())

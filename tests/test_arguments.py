@@ -38,7 +38,7 @@ def bound(likelihoods, X, Y, mini=False):
             [1],
             np.linspace(-1.0, 1.0, 5)[None, :, None],
             np.array([0.35]),
-            data.columns,
+            [column.name for column in data.columns],
             np.ones(1),
             prior="lmc",
             seed=0,

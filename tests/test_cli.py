@@ -1,12 +1,14 @@
 """The command line: help without JAX, results on stdout, one clear line when something is wrong."""
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -201,9 +203,10 @@ def test_score_agrees_with_the_model(model, folder):
 def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     fitted = hm.load(model["model"])
     found = run("predict", model["model"], "--grid", 5, "--outputs", "height", "--interval", 0.5)
-    grid = pd.read_csv(pd.io.common.StringIO(found.stdout))
+    grid = pd.read_csv(io.StringIO(found.stdout))
     assert list(grid.columns) == ["t", *(f"height_{c}" for c in ("mean", "std", "lower", "upper"))]
-    np.testing.assert_allclose(grid["t"], np.linspace(*fitted.input_range_[:, 0], 5))
+    begin, end = fitted.input_range_[:, 0]
+    np.testing.assert_allclose(grid["t"], np.linspace(begin, end, 5))
     expected = fitted.predict(grid[["t"]]).to_frame(0.5)
     np.testing.assert_allclose(grid["height_upper"], expected["height_upper"], rtol=1e-9)
 
@@ -551,7 +554,8 @@ def test_an_unwritable_folder_is_noticed_before_the_fit(folder, tmp_path):
 
 
 def test_documented_commands_exist():
-    assert set(typer.main.get_command(app).commands) == set(COMMANDS)
+    group: Any = typer.main.get_command(app)
+    assert set(group.commands) == set(COMMANDS)
 
 
 COUNT_HITS = """

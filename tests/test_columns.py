@@ -2,6 +2,7 @@
 
 from datetime import date, datetime, timedelta, timezone
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,7 +148,7 @@ def test_tables_of_different_outputs_share_their_levels():
 
 def test_the_correlation_of_two_levels_is_the_same_for_any_two():
     codes = np.array([[0.0], [1.0], [2.0], [1.0]])
-    K = np.asarray(Category(lengthscale=0.5).matrix(codes, codes))
+    K = np.asarray(Category(lengthscale=0.5).matrix(jnp.asarray(codes), jnp.asarray(codes)))
     same = codes == codes.T
     np.testing.assert_allclose(K, np.where(same, 1.0, np.exp(-2.0)), rtol=1e-6)
     assert np.linalg.eigvalsh(K).min() > -1e-6

@@ -187,7 +187,7 @@ def check_unbiased(data, size, steps, monkeypatch):
         assert feed.resident == (resident > 0)
         placed, rows, _ = feed.take(steps)
         batches = [
-            svi.mini_batch([svi._at(b, i) for b in placed], tuple(t[i] for t in rows))
+            svi.mini_batch([svi._at(b, jnp.asarray(i)) for b in placed], tuple(t[i] for t in rows))
             for i in range(steps)
         ]
         found = [float(bound(parameters, q, batch, 1e-6, Rules())) for batch in batches]

@@ -11,6 +11,7 @@ import threading
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -95,17 +96,15 @@ odd = st.sampled_from(
 yes_or_no = st.sampled_from(list(WORDS))
 missing = st.sampled_from([*MISSING, " ", " NA "])
 labels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
-columns = st.one_of(
-    st.lists(one, min_size=1, max_size=6)
-    for one in (
-        numbers,
-        st.one_of(numbers, missing),
-        st.one_of(yes_or_no, missing),
-        missing,
-        st.one_of(labels, missing),
-        st.one_of(numbers, odd, yes_or_no, labels, missing),
-    )
+kinds = (
+    numbers,
+    st.one_of(numbers, missing),
+    st.one_of(yes_or_no, missing),
+    missing,
+    st.one_of(labels, missing),
+    st.one_of(numbers, odd, yes_or_no, labels, missing),
 )
+columns = st.one_of(*(st.lists(one, min_size=1, max_size=6) for one in kinds))
 
 
 @st.composite
@@ -118,7 +117,7 @@ def tables(draw):
 def text_of(table, rows=slice(None), separator=",", crlf=False):
     out = io.StringIO()
     bare = crlf and len(table) > 1  # of one column the header does not tell the separator
-    quoting = csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL
+    quoting: Any = csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL
     ending = "\r\n" if crlf else "\n"
     writer = csv.writer(out, delimiter=separator, lineterminator=ending, quoting=quoting)
     writer.writerow(table)
@@ -290,7 +289,7 @@ def zipped(content, files=1):
     return out.getvalue()
 
 
-COMPRESS = {
+COMPRESS: dict[str, Any] = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
     ".zst": lambda content: pa.compress(content, "zstd", asbytes=True),

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import resource
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,11 +64,23 @@ def one_of(monkeypatch, index, count):
     monkeypatch.setattr(distributed, "count", lambda: count)
 
 
+def overheard(monkeypatch, everybody=False):
+    """What this process tells its group: it hears itself alone, or all that was said so far."""
+    said: list[Any] = []
+
+    def gathered(mine):
+        said.append(mine)
+        return said if everybody else [mine]
+
+    monkeypatch.setattr(distributed, "gathered", gathered)
+    return said
+
+
 def steps_of(table, frame, size, n, skip=0):
     """The ids of the rows of each of the next n steps of a process, which has the right values."""
     data = read(LIKELIHOODS, frame[["id"]], frame)
     (like,), scaling = blocks(data)
-    found = []
+    found: list[np.ndarray] = []
     with session():
         feed = StreamFeed(table, data, like, scaling, size, 3, skip)
         try:
@@ -134,8 +147,7 @@ def test_batches_are_the_same_for_as_many_lanes_by_any_number_of_processes(
 def test_processes_that_see_other_files_are_told(tmp_path, monkeypatch):
     table = hm.Table(written(tmp_path, rows(40), (20, 20), 20), inputs=["id"])
     other = hm.Table(tmp_path / "0.parquet", inputs=["id"])
-    said = []
-    monkeypatch.setattr(distributed, "gathered", lambda mine: said.append(mine) or said)
+    overheard(monkeypatch, everybody=True)
     other.agree()
     with pytest.raises(distributed.GroupError, match=r"40 rows in 2.*process 0 20 rows in 1 files"):
         table.agree()
@@ -153,10 +165,9 @@ def test_the_sample_is_the_same_by_any_number_of_processes(tmp_path, monkeypatch
     whole = table.sample(["id", "a"], seed=1)
     monkeypatch.setattr(distributed, "together", lambda make: make())
     monkeypatch.setattr(table, "agree", lambda: None)
-    parts = []
+    parts = overheard(monkeypatch)
     for k in range(3):
         one_of(monkeypatch, k, 3)
-        monkeypatch.setattr(distributed, "gathered", lambda found: parts.append(found) or [found])
         table.sample(["id", "a"], seed=1)
     pd.testing.assert_frame_equal(
         pd.concat([frame for frame, _ in parts], ignore_index=True), whole.rows
@@ -395,8 +406,7 @@ def test_what_processes_tell_each_other_of_a_sample_is_plain(tmp_path, monkeypat
     text = "x,yes,word,none\n1,True,a,\n2,,NA,\n3,False,b,\n"
     (tmp_path / "t.csv").write_text(text * 1 + text.split("\n", 1)[1] * 9)
     table = hm.Table(tmp_path, inputs=["x"])
-    said = []
-    monkeypatch.setattr(distributed, "gathered", lambda mine: said.append(mine) or [mine])
+    said = overheard(monkeypatch)
     sample = table.sample(table.columns, seed=0)
     agreed, (frame, values) = said
     assert json.loads(json.dumps([agreed, values])) == [agreed, values]

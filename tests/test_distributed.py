@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,7 +107,7 @@ class Group:
             assert process.returncode == 0, printed
 
 
-RUNNING = []
+RUNNING: list[subprocess.Popen] = []
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -508,7 +509,7 @@ def test_process_0_listens_where_it_is_asked_to_and_nowhere_else():
 @pytest.fixture
 def no_cluster(monkeypatch):
     """JAX's own way to form a group, which says what it was told."""
-    told = {}
+    told: dict[str, Any] = {}
 
     def initialize(address, processes, process, **options):
         told.update(options, address=address, processes=processes, process=process)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -91,7 +92,7 @@ def test_commands_are_written_as_the_command_line_takes_them(words):
     from hetmogp.cli import app
 
     _, first, *rest = words
-    group = get_command(app)
+    group: Any = get_command(app)
     if first.startswith("-"):
         assert any(first in parameter.opts for parameter in group.params)
     else:

@@ -1,5 +1,7 @@
 """Gaussian outputs, inducing inputs at every data row: everything has a dense closed form."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,12 +81,12 @@ def dense(data, parameters, lengthscales, scales, Z, ranks):
     evidence = multivariate_normal(b[d], K + np.diag(noise)).logpdf(y)
     mean = b[d] + K @ np.linalg.solve(K + np.diag(noise), y - b[d])
 
-    phi = []
+    rows = []
     for r in range(W.shape[1]):
         ell = lengthscales[owner[r]]
         L = np.linalg.cholesky(rbf(Z, Z, ell) + JITTER * np.eye(len(Z)))
-        phi.append(W[d, r] * np.linalg.solve(L, rbf(Z, x, ell)))
-    phi = np.concatenate(phi)
+        rows.append(W[d, r] * np.linalg.solve(L, rbf(Z, x, ell)))
+    phi = np.concatenate(rows)
     P = np.eye(len(phi)) + (phi / noise) @ phi.T
     blocks = P.reshape(W.shape[1], len(Z), W.shape[1], len(Z))
     log_det = sum(np.linalg.slogdet(blocks[r, :, r])[1] for r in range(W.shape[1]))
@@ -103,7 +105,7 @@ def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ra
         assert correction == pytest.approx(0.0, abs=1e-8)
     else:
         assert correction > 0.1
-    f = at_observations(
+    f: Any = at_observations(
         parameters,
         *by_projection(parameters.prior.project(batch.X, JITTER), state.q),
         batch,
@@ -199,7 +201,7 @@ def test_one_output_gives_the_chained_gp_bound():
     x, y, Z = rng.uniform(0, 3, 25), rng.standard_normal(25), np.linspace(0, 3, 6)
     data = read({"y": hm.HetGaussian()}, x, y)
     batch, _ = full_batch(data, UNSCALED)
-    numbers = {
+    numbers: dict[str, Any] = {
         "kernels": (hm.RBF(np.array([0.5])), hm.RBF(np.array([0.9]))),
         "inducing_inputs": Z[None, :, None],
         "weights": np.array([[1.3, 5.0], [5.0, 0.6]]),

@@ -1,6 +1,7 @@
 """The E-step, natural gradients, gradients of the bound, and what reaches LAPACK."""
 
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +53,7 @@ def mixed_problem(Q=2, ranks=None, N=60, M=7, seed=0, scale=1.0):
         ranks or [1] * Q,
         Z,
         initial_lengthscales(Q, np.asarray(batch.X)),
-        data.columns,
+        [column.name for column in data.columns],
         scaling.scale,
         prior="lmc",
         seed=seed,
@@ -277,7 +278,7 @@ def test_the_length_of_a_chunk_changes_nothing(monkeypatch):
             {"a": hm.HetGaussian()}, method="svi", inducing=6, max_iter=25, progress=False
         ).fit(X, Y)
         found.append(model.weights_)
-    np.testing.assert_allclose(*found, rtol=1e-9)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
 def lowered_step(Q, N, size=8):
@@ -333,7 +334,7 @@ def test_with_many_inputs_no_start_takes_all_rows_for_unrelated():
 def test_devices_add_up_one_number_and_the_gradients():
     """Whatever the size of a batch: this is all that several devices send each other in a step."""
     parameters = mixed_problem(3)[2]
-    state = svi.init(parameters, True, "adam", True)
+    state: Any = svi.init(parameters, True, "adam", True)
     moments = state.q.moments()
     expected = 1 + sum(np.size(leaf) for leaf in jax.tree.leaves((state.free, moments)))
     for size in (8, 16):

@@ -1,6 +1,7 @@
 """Kernels against scikit-learn's, on standardised inputs and in the user's units."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -217,7 +218,7 @@ def test_a_periodic_kernel_can_share_its_lengthscale():
 
 
 SCALE, CENTRE = np.array([2.0, 30.0, 0.1]), np.array([51.5, -100.0, 0.4])
-IN_USER_UNITS = {
+IN_USER_UNITS: dict[str, Any] = {
     **{name: (lambda ours=ours: ours(ELLS)) for name, (ours, _) in FAMILIES.items()},
     "isotropic": lambda: hm.RBF(1.5, ard=False),
     "from data": lambda: hm.Matern32(),

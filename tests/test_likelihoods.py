@@ -1,7 +1,8 @@
 """Likelihoods against scipy.stats, and their expectations against dense numerical integration."""
 
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,7 +27,7 @@ class Case(NamedTuple):
     """A likelihood, and the same distribution in scipy for parameter functions f (..., J)."""
 
     likelihood: hm.Likelihood
-    frozen: object  # f -> a frozen distribution of scipy.stats
+    frozen: Callable[..., Any]  # f -> a frozen distribution of scipy.stats
     values: tuple  # observations in its support
 
 
@@ -491,8 +492,8 @@ def _expectations(likelihood, method, values, mean, cov, key):
 
 def expectations(likelihood, method, values, mean, cov, key=None):
     """E[log p(y | f)] for each of several values y."""
-    arrays = (jnp.asarray(a) for a in (values, mean, cov))
-    return np.asarray(_expectations(likelihood, method, *arrays, key))
+    values, mean, cov = (jnp.asarray(a) for a in (values, mean, cov))
+    return np.asarray(_expectations(likelihood, method, values, mean, cov, key))
 
 
 # the error of the package's default rule relative to the standard deviation of log p: closed forms
@@ -521,8 +522,8 @@ def _by_every_method(likelihood, values, mean, cov, key):
 @cache
 def by_every_method(name):
     likelihood, J = CASES[name].likelihood, len(CASES[name].likelihood.latent)
-    arrays = (jnp.asarray(a) for a in (CASES[name].values, MEAN[:J], COV[:J, :J]))
-    return np.asarray(_by_every_method(likelihood, *arrays, jax.random.key(2)))
+    values, mean, cov = map(jnp.asarray, (CASES[name].values, MEAN[:J], COV[:J, :J]))
+    return np.asarray(_by_every_method(likelihood, values, mean, cov, jax.random.key(2)))
 
 
 @each

@@ -70,7 +70,7 @@ def test_whole_numbers_end_where_floats_are_more_than_one_apart(size):
 def test_a_search_ends_from_any_start_and_for_any_function(likelihood, mean):
     """Where the distribution function says nothing, or nothing that makes sense, too."""
     for constant in (0.0, 0.5, 1.0, np.nan):
-        turns = []
+        turns: list[int] = []
 
         def cdf(y, rows, constant=constant, turns=turns):
             turns.append(len(y))

@@ -78,8 +78,8 @@ FRAME = pd.DataFrame(
         "yes": [True, False, True],
         "text": ["ä", None, ""],
         "label": pd.Categorical(["a", None, "b"], ["b", "c", "a"], ordered=True),
-        "when": pd.to_datetime(["2024-02-29", None, "1969-01-01"]),
-        "there": pd.to_datetime(["2024-02-29", None, "1969-01-01"]).tz_localize("Europe/Berlin"),
+        "when": pd.to_datetime(["2024-02-29", "NaT", "1969-01-01"]),
+        "there": pd.to_datetime(["2024-02-29", "NaT", "1969-01-01"]).tz_localize("Europe/Berlin"),
         "span": pd.to_timedelta([1, None, 3], unit="h"),
         "nothing": [None, None, None],
     }

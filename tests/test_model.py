@@ -540,7 +540,7 @@ def test_large_data_take_mini_batches_by_themselves(monkeypatch):
 
 
 def interrupt_second(function):
-    calls = []
+    calls: list[None] = []
 
     def interrupted(*arguments, **options):
         calls.append(None)
@@ -582,7 +582,7 @@ def test_an_interrupted_stochastic_fit_is_usable(monkeypatch):
 def test_threads_and_precision_are_as_they_were():
     def surroundings():
         threads = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
-        return threads, jax.config.jax_enable_x64
+        return threads, jax.config.read("jax_enable_x64")
 
     before = surroundings()
     assert before[1] is False, "importing hetmogp changed the precision"

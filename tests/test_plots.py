@@ -2,6 +2,7 @@
 
 import copy
 import io
+from typing import Any
 
 import matplotlib as mpl
 
@@ -46,6 +47,7 @@ def one():
     life, end = np.exp(0.5 + wave) * rng.weibull(2.0, N), 5.0 * rng.uniform(0.2, 1.0, N)
     people = rng.integers(5, 60, N)
     grade = (wave + rng.logistic(size=N) > 0).astype(int) + (wave + rng.logistic(size=N) > 1.5)
+    grades = pd.Index(["low", "mid", "high"])
     Y = pd.DataFrame(
         {
             "height": np.where(x > 8.5, np.nan, wave + 0.3 * rng.standard_normal(N)),
@@ -56,7 +58,7 @@ def one():
             "people": people,
             "life": np.minimum(life, end),
             "ended": (life <= end).astype(int),
-            "grade": pd.Categorical.from_codes(grade, ["low", "mid", "high"], ordered=True),
+            "grade": pd.Categorical.from_codes(grade, grades, ordered=True),
             "kind": np.array(["bus", "car", "walk"])[grade],
             "drawn": wave + 0.1 * rng.standard_normal(N),
         }
@@ -222,7 +224,7 @@ def test_censored_times_are_marked(one):
 
 def test_dates_stay_dates(dated):
     joint, _, X, Y = dated
-    ax = plots.posterior(joint, "yes", X=X, Y=Y)
+    ax: Any = plots.posterior(joint, "yes", X=X, Y=Y)
     dots = labelled(ax.lines, "observed")
     seen = ~np.isnan(Y["yes"])
     np.testing.assert_array_equal(dots.get_xdata(orig=True), X["day"][seen].to_numpy())
@@ -287,7 +289,7 @@ def test_what_cannot_be_drawn_is_refused(one, plane):
 def test_a_map_is_of_the_prediction(plane, what):
     model, X, Y = plane
     pair = ("north", "east")
-    ax = plots.surface(model, "height", X=X, Y=Y, grid=5, what=what, inputs=pair)
+    ax: Any = plots.surface(model, "height", X=X, Y=Y, grid=5, what=what, inputs=pair)
     mesh, points = ax.collections
     across, up = (np.linspace(X[name].min(), X[name].max(), 5) for name in pair)
     at = pd.DataFrame(
@@ -308,7 +310,7 @@ def test_a_map_is_of_the_prediction(plane, what):
 def test_a_map_of_classes(plane):
     model, X, Y = plane
     pair = ("east", "side")
-    ax = plots.surface(model, "kind", grid=6, inputs=pair)
+    ax: Any = plots.surface(model, "kind", grid=6, inputs=pair)
     east = np.linspace(X["east"].min(), X["east"].max(), 6)
     at = pd.DataFrame({"east": np.tile(east, 2), "side": np.repeat(["left", "right"], 6)})
     middle = np.median(np.concatenate(model.inducing_inputs_)[:, 1])
@@ -360,7 +362,7 @@ def test_functions_and_latents_have_a_panel_each(one, dated):
 def test_the_heat_map_is_the_correlation(one, dated):
     model, _, _ = one
     B = model.coregionalisation_.sum(axis=0)
-    ax = plots.coregionalisation(model)
+    ax: Any = plots.coregionalisation(model)
     drawn = np.asarray(ax.images[0].get_array())
     np.testing.assert_allclose(drawn, B / np.sqrt(np.outer(np.diag(B), np.diag(B))), rtol=1e-9)
     assert ax.images[0].get_clim() == (-1.0, 1.0)
@@ -376,7 +378,8 @@ def test_a_function_without_weight_has_no_correlation(one):
     model = copy.copy(one[0])
     model.coregionalisation_ = model.coregionalisation_.copy()
     model.coregionalisation_[:, 1, :] = model.coregionalisation_[:, :, 1] = 0.0
-    found = np.ma.filled(plots.coregionalisation(model).images[0].get_array(), np.nan)
+    ax: Any = plots.coregionalisation(model)
+    found = np.ma.filled(ax.images[0].get_array(), np.nan)
     assert np.isnan(found[1]).all()
     assert np.isfinite(np.delete(np.delete(found, 1, 0), 1, 1)).all()
 
@@ -431,7 +434,7 @@ def test_what_the_model_says_of_itself_is_calibrated(one, fresh):
     model, _, _ = one
     at, Y = fresh
     assert (Y["ended"] == 0).sum() > 50
-    ax = plots.calibration(model, at, Y)
+    ax: Any = plots.calibration(model, at, Y)
     for name in ORDERED:
         assert outside(ax, name) <= 0.0, name
     lower, upper = band(ax, "95% by chance, n = 400")
@@ -485,7 +488,7 @@ def test_a_proportion_may_be_an_end():
         def log_prob(self, y):
             return np.log(np.where(np.isin(y, (0, 1)), 0.25, 0.5 * stats.beta(2, 2).pdf(y)))
 
-    known = Known()
+    known: Any = Known()
     known.likelihood, known.name, known.given = likelihood, "cover", {}
     edge = rng.uniform(size=2000)
     y = np.where(edge < 0.25, 0.0, np.where(edge > 0.75, 1.0, rng.beta(2, 2, 2000)))
@@ -495,7 +498,7 @@ def test_a_proportion_may_be_an_end():
 
 def test_the_comparison_is_of_nlpds(one, dated):
     joint, alone, X, Y = dated
-    ax = plots.comparison(joint, alone, X, Y)
+    ax: Any = plots.comparison(joint, alone, X, Y)
     ours, theirs = joint.nlpd(X, Y), alone.nlpd(X, Y)
     for k, name in enumerate(joint.output_names_):
         dot, _, (bar,) = ax.containers[k].lines
@@ -566,10 +569,11 @@ def test_text_is_drawn_as_it_is():
     x = np.linspace(0, 1, 30)
     Y = {"a $\\alph$": np.where(x > 0.6, "_other", np.where(x > 0.3, "$10-$20", "less"))}
     model = hm.HetMOGP({"a $\\alph$": hm.Categorical()}, latents=1, inducing=5, max_iter=1)
-    ax = plots.posterior(model.fit(x, Y), "a $\\alph$", X=x, Y=Y)
+    ax: Any = plots.posterior(model.fit(x, Y), "a $\\alph$", X=x, Y=Y)
     ax.figure.savefig(io.BytesIO(), format="png")
     shown = [text.get_text() for text in ax.figure.legends[0].get_texts()]
     assert {text.strip("\u200b") for text in shown} == {
         *("observed", "less", "_other", r"\$10-\$20")
     }
-    plots.coregionalisation(model).figure.savefig(io.BytesIO(), format="png")
+    ax = plots.coregionalisation(model)
+    ax.figure.savefig(io.BytesIO(), format="png")

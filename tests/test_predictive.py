@@ -1,7 +1,8 @@
 """Predictive distributions of one output at one input, against dense numerical integration."""
 
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,7 +29,7 @@ class Case(NamedTuple):
     """f ~ N(mean, cov), the likelihood of y given f, and the same one in scipy."""
 
     likelihood: hm.Likelihood
-    frozen: object  # f (..., J) -> a frozen distribution of scipy.stats
+    frozen: Callable[..., Any]  # f (..., J) -> a frozen distribution of scipy.stats
     mean: tuple
     cov: tuple
     values: tuple

@@ -149,8 +149,7 @@ def test_three_variables_by_grid():
 def test_quasi_monte_carlo_moments(dimension, with_key):
     """Weights sum to one; odd moments vanish, variances are one; a smooth expectation is near."""
     key = jax.random.key(3) if with_key else None
-    points, weights = standard_nodes(dimension, "montecarlo", key)
-    points, weights = np.asarray(points), np.asarray(weights)
+    points, weights = map(np.asarray, standard_nodes(dimension, "montecarlo", key))
     assert points.shape == (weights.size, dimension)
     np.testing.assert_allclose(weights.sum(), 1.0)
     np.testing.assert_allclose(weights @ points, 0.0, atol=1e-12)
@@ -222,7 +221,7 @@ def test_shifted_points_are_unbiased():
 def test_points_without_a_key_are_fixed_and_with_keys_differ():
     fixed = [np.asarray(standard_nodes(4, "montecarlo")[0]) for _ in range(2)]
     moved = [np.asarray(standard_nodes(4, "montecarlo", jax.random.key(k))[0]) for k in (0, 1)]
-    np.testing.assert_array_equal(*fixed)
+    np.testing.assert_array_equal(fixed[0], fixed[1])
     assert np.abs(moved[0] - moved[1]).max() > 0.1
 
 

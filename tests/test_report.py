@@ -3,6 +3,7 @@
 import re
 import shutil
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,8 +75,8 @@ def test_the_page_says_what_the_model_says(page, model, table):
         assert words in shown
     scores = evaluate(model, *table)
     for name in ("ozone", "alert", "sky", "global"):
-        assert f"{scores.loc[name, 'nlpd']:.3f}" in shown
-    assert f"{scores.loc['ozone', 'coverage']:.0%}" in shown
+        assert f"{scores['nlpd'][name]:.3f}" in shown
+    assert f"{scores['coverage']['ozone']:.0%}" in shown
     assert warnings
     for warning in warnings:
         assert warning in shown
@@ -101,7 +102,8 @@ def test_a_report_needs_no_data(model, tmp_path):
 
 
 def test_curves_are_the_models_one_for_each_label(model, table):
-    data = read(model.likelihoods_, *table, model.columns_)
+    X, Y = table
+    data = read(model.likelihoods_, X, Y, model.columns_)
     ((caption, figure),) = of_output(model, "ozone", data)
     assert caption.startswith("ozone along date: mean and 90% interval")
     means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
@@ -116,7 +118,8 @@ def test_curves_are_the_models_one_for_each_label(model, table):
 
 
 def test_classes_have_a_picture_at_each_label(model, table):
-    found = of_output(model, "sky", read(model.likelihoods_, *table, model.columns_))
+    X, Y = table
+    found = of_output(model, "sky", read(model.likelihoods_, X, Y, model.columns_))
     assert [caption.split(":")[0] for caption, _ in found] == [
         f"sky along date at {place}" for place in ("<b>town", "hill", "port")
     ]
@@ -284,9 +287,11 @@ def hostile(tmp_path_factory):
     for outputs in (grade, kind):
         for name, likelihood in outputs.items():
             Y[name] = np.resize(np.array(likelihood.classes, dtype=object), n)
-    found, folder = [], tmp_path_factory.mktemp("hostile")
+    found: list[Any] = []
+    folder = tmp_path_factory.mktemp("hostile")
     for names, outputs in (([LINK], real | kind), ([LINK, IMAGE], grade), ([IMAGE, CODE], kind)):
-        X, figures, path = inputs[names], {}, folder / f"{len(found)}.html"
+        figures: dict[str, Any] = {}
+        X, path = inputs[names], folder / f"{len(found)}.html"
         model = hm.HetMOGP(outputs, latents=1, inducing=5, max_iter=0, progress=False).fit(X, Y)
 
         def embedded(figure, key, figures=figures):
@@ -364,7 +369,7 @@ def browser():
 
 def test_a_browser_shows_names_and_labels_as_they_are(browser, hostile):
     for path, _, _ in hostile[::2]:
-        said = []
+        said: list[str] = []
         tab = browser.new_page(viewport={"width": 1000, "height": 800})
         tab.on("dialog", lambda dialog, said=said: (said.append(dialog.message), dialog.dismiss()))
         tab.on("pageerror", lambda error, said=said: said.append(str(error)))
@@ -389,7 +394,8 @@ def test_a_browser_shows_names_and_labels_as_they_are(browser, hostile):
 def test_a_browser_shows_it_without_a_network(page, browser):
     path, _, _ = page
     for width in (1280, 390):
-        said, asked = [], []
+        said: list[str] = []
+        asked: list[str] = []
         tab = browser.new_page(viewport={"width": width, "height": 844})
         tab.on("console", lambda message, said=said: said.append(message.text))
         tab.on("pageerror", lambda error, said=said: said.append(str(error)))

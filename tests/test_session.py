@@ -1,6 +1,7 @@
 """What a computation must leave behind as it was: threads, precision, memory."""
 
 import threading
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +61,7 @@ def test_old_programs_are_let_go(monkeypatch):
     monkeypatch.setattr(module, "MOST_PROGRAMS", 5)
     jax.monitoring.register_event_duration_secs_listener(computation.compiled)
     try:
-        kept = []
+        kept: list[Any] = []
         for n in range(12):
             with session():
                 program = jax.jit(lambda x: jnp.sin(x) * 2.0)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ def test_a_gradient_takes_four_m2n_operations_and_the_readable_form_many_more():
                 mean, variance = way((1,), *arrays)
                 return jnp.sum(mean) + jnp.sum(variance)
 
-            lowered = jax.jit(jax.grad(f, (0, 1, 2, 3, 4))).lower(*arrays)
+            lowered: Any = jax.jit(jax.grad(f, (0, 1, 2, 3, 4))).lower(*arrays)
             return lowered.cost_analysis()["flops"] / (M**2 * N)
 
         # N grows alone, so passes over M × N arrays add a little to each.

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -659,7 +660,23 @@ SETTINGS = settings(
     max_examples=60,
     derandomize=True,
 )
-ODD = [None, True, -1, 0, 3, 0.5, 1e-300, 2**70, "x", "", [], {}, [[1]], ["a", "a"], "\ud800"]
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    0.5,
+    1e-300,
+    2**70,
+    "x",
+    "",
+    [],
+    {},
+    [[1]],
+    ["a", "a"],
+    "\ud800",
+]
 
 
 @SETTINGS

@@ -1,5 +1,7 @@
 """What users may hand over, and what they are told when it is wrong."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,6 +108,10 @@ def test_every_form_of_yes_and_no_reads_the_same(y):
     np.testing.assert_array_equal(observe("b", hm.Bernoulli(), y)[1], [1.0, 0.0, np.nan, 1.0])
 
 
+def observed(likelihood, values) -> tuple[Any, np.ndarray]:
+    return observe("c", likelihood, values)
+
+
 @pytest.mark.parametrize("Y", [real, real[:, None], real.tolist(), pd.Series(real), [real]])
 def test_one_dimension_serves_one_output(Y):
     np.testing.assert_array_equal(load([hm.Gaussian()], x, Y).values[0], real)
@@ -122,12 +128,12 @@ def test_one_dimension_serves_one_output(Y):
         ([True, False, None, True], (False, True)),
         (pd.Series([2, 1, pd.NA, 7], dtype="Int64"), (1, 2, 7)),
         (pd.Series(["b", "a", pd.NA, "c"], dtype="string"), ("a", "b", "c")),
-        (pd.Series(pd.to_datetime(["2021", "2020", None, "2022"])), None),
+        (pd.Series(pd.to_datetime(["2021", "2020", "NaT", "2022"])), None),
         ([1, "a", None, "b"], (1, "a", "b")),
     ],
 )
 def test_categorical_labels_are_kept_by_name(labels, classes):
-    likelihood, codes = observe("c", hm.Categorical(), labels)
+    likelihood, codes = observed(hm.Categorical(), labels)
     if classes is not None:
         assert likelihood.classes == classes
     seen = ~np.isnan(codes)
@@ -138,13 +144,13 @@ def test_categorical_labels_are_kept_by_name(labels, classes):
 
 def test_a_pandas_categorical_fixes_classes_and_their_order():
     y = pd.Series(pd.Categorical(["low", "high", None], categories=["low", "mid", "high"]))
-    likelihood, codes = observe("c", hm.Categorical(), y)
+    likelihood, codes = observed(hm.Categorical(), y)
     assert likelihood.classes == ("low", "mid", "high")
     np.testing.assert_array_equal(codes, [0.0, 2.0, np.nan])
 
 
 def test_given_classes_fix_the_reference_class():
-    likelihood, codes = observe("c", hm.Categorical(classes=["z", "a"]), ["a", "z", "a"])
+    likelihood, codes = observed(hm.Categorical(classes=["z", "a"]), ["a", "z", "a"])
     assert likelihood.classes == ("z", "a")
     np.testing.assert_array_equal(codes, [1.0, 0.0, 1.0])
 
@@ -255,7 +261,7 @@ def test_further_bad_values_are_counted():
         (pd.DataFrame({"lat": [f"place {i}" for i in range(60)]}), ["'lat'", "'place 0'", "60"]),
         (pd.DataFrame({"lat": [1j, 2j]}), ["'lat'", "complex"]),
         (pd.DataFrame({"lat": ["north", None]}), ["X, row 1", "'lat'", "missing"]),
-        (pd.DataFrame({"when": pd.to_datetime(["2020-01-01", None])}), ["X, row 1", "'when'"]),
+        (pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "NaT"])}), ["X, row 1", "'when'"]),
         (pd.DataFrame({"lat": [{"deg": 1}, {"deg": 2}]}), ["'lat'", "deg", "numbers"]),
         (np.ones((2, 1, 1)), ["(2, 1, 1)", "(N, p)"]),
         (np.ones((2, 0)), ["no columns"]),

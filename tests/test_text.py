@@ -9,6 +9,7 @@ import sys
 import warnings
 import zipfile
 import zlib
+from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
@@ -141,10 +142,13 @@ def test_a_reader_that_has_seen_enough_is_no_trouble():
     source = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert source.stdout.readline() == b"a line of text\n"
-    source.stdout.close()
-    assert source.stderr.read() == b""
-    source.stderr.close()
+    out, err = source.stdout, source.stderr
+    assert out is not None
+    assert err is not None
+    with err:
+        with out:
+            assert out.readline() == b"a line of text\n"
+        assert err.read() == b""
     assert source.wait(60) == 1
 
 
@@ -165,7 +169,7 @@ def test_pictures_show_hostile_names_as_they_are():
     x, labels = np.linspace(0.0, 1.0, 12), ["$x^2", "$\\frac{$", "_a\x07"]
     model = hm.HetMOGP({"$a\r": hm.Categorical(labels)}, latents=1, inducing=4, max_iter=0)
     model.set_params(progress=False).fit(pd.DataFrame({"$t\x1b": x}), {"$a\r": labels * 4})
-    figure = plots.posterior(model, "$a\r").figure
+    figure: Any = plots.posterior(model, "$a\r").figure
     figure.canvas.draw()
     assert figure.axes[0].get_xlabel() == r"\$t\x1b"
     shown = [text.get_text() for text in figure.legends[0].get_texts()]

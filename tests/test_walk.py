@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -160,7 +161,7 @@ def test_the_file_loads_in_python_and_is_drawn(walk, tables):
     new = pd.DataFrame({"date": ["2024-04-05"], "site": ["port"]})
     (p,) = model.predict(new)["rain"].mean
     assert p == pytest.approx(1 / (1 + np.exp(-3 * truth(35, "port"))), abs=0.2)
-    ax = plots.posterior(model, "rain", at={"site": "port"}, X=table, Y=table)
+    ax: Any = plots.posterior(model, "rain", at={"site": "port"}, X=table, Y=table)
     assert ax.get_title() == "at site = port"
     assert len(ax.patches) == 1  # the gap
     picture = io.BytesIO()

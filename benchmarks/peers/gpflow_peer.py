@@ -56,12 +56,13 @@ def stepper(model, draw, scale, natural):
     if not natural:
 
         @tf.function
-        def step():
+        def gradients():
+            X, Y = draw()
             with tf.GradientTape() as tape:
-                value = bound(model, *draw(), scale)
+                value = bound(model, X, Y, scale)
             return value, tape.gradient(value, everything)
 
-        return step
+        return gradients
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
     adam, natgrad = tf.optimizers.Adam(0.01), gpflow.optimizers.NaturalGradient(gamma=0.03)

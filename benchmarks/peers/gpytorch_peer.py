@@ -63,20 +63,22 @@ def bound(model: Model, X: torch.Tensor, Y: torch.Tensor, scale: float) -> torch
 def stepper(model: Model, draw, scale: float, N: int, natural: bool):
     if not natural:
 
-        def step():
+        def gradients():
             model.zero_grad()
-            value = bound(model, *draw(), scale)
+            X, Y = draw()
+            value = bound(model, X, Y, scale)
             value.backward()
             return value
 
-        return step
+        return gradients
     ngd = gpytorch.optim.NGD(model.variational_parameters(), num_data=N, lr=0.03)
     adam = torch.optim.Adam(model.hyperparameters(), lr=0.01)
 
     def step():
         ngd.zero_grad()
         adam.zero_grad()
-        loss = -bound(model, *draw(), scale) / N
+        X, Y = draw()
+        loss = -bound(model, X, Y, scale) / N
         loss.backward()
         ngd.step()
         adam.step()

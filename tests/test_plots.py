@@ -20,7 +20,6 @@ import hetmogp as hm
 from hetmogp import curves, plots
 from hetmogp.plots import outputs
 from hetmogp.scoring import transforms
-from hetmogp.summary import in_words
 
 rng = np.random.default_rng(5)
 N = 150
@@ -348,10 +347,9 @@ def test_functions_and_latents_have_a_panel_each(one, dated):
     joint, _, X, _ = dated
     mean, _ = joint.latent_functions(X)
     axes = plots.latents(joint, X)
+    said = joint.kernels_[0].in_words({c.name: c.unit for c in joint.columns_})
     for r, ax in enumerate(axes):  # two copies of one latent
-        assert (
-            ax.get_title() == f"latent 0, copy {r}\n{in_words(joint.kernels_[0], joint.columns_)}"
-        )
+        assert ax.get_title() == f"latent 0, copy {r}\n{said}"
         np.testing.assert_allclose(labelled(ax.lines, "mean").get_ydata(), mean[:, r])
         ticks = labelled(ax.lines, "inducing inputs")
         days = np.sort(joint.inducing_inputs_[0][:, 0])

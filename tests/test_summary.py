@@ -10,9 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import hetmogp as hm
-from hetmogp.columns import Column
 from hetmogp.session import session
-from hetmogp.summary import in_words
 
 N = 50
 x = np.linspace(0.0, 1.0, N)
@@ -68,15 +66,15 @@ def test_a_function_that_does_not_vary_is_correlated_with_nothing(model):
 
 
 def test_kernels_in_words_have_names_and_units():
-    columns = [Column("when", "time"), Column("site", "category", ("a", "b")), Column("depth")]
+    units = {"when": "days", "site": "", "depth": ""}
     kernel = hm.RBF([2.0, 30.0], active_dims=(0, 2)) * hm.Category([1.0], active_dims=(1,))
-    assert in_words(kernel, columns) == (
+    assert kernel.in_words(units) == (
         "RBF(when 2 days, depth 30) × Category(site correlation 0.37)"
     )
     week = hm.Periodic(lengthscale=[1.5], period=[7.0], active_dims=(0,))
-    assert in_words(week, columns) == "Periodic(when every 7 days, lengthscale 1.5)"
+    assert week.in_words(units) == "Periodic(when every 7 days, lengthscale 1.5)"
     for days, text in ((0.25, "6 h"), (0.01, "14.4 min"), (1e-5, "0.864 s")):
-        assert in_words(hm.RBF([days], active_dims=(0,)), columns) == f"RBF(when {text})"
+        assert hm.RBF([days], active_dims=(0,)).in_words(units) == f"RBF(when {text})"
 
 
 def test_notebooks_see_the_summary_once_fitted(model):

@@ -5,6 +5,7 @@ under which they are possible and plausible. `discover` fits each of these to so
 output at a time, and compares the log density of the others.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, time
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .distributed import alone
+from .distributed import GroupError, alone, from_first
 from .fitting import Progress
 from .inputs import input_of, restored, split_inputs
 from .kernels import RBF
@@ -22,7 +23,6 @@ from .likelihoods import (
     Beta,
     Binomial,
     Categorical,
-    Classes,
     Exponential,
     Gamma,
     Gaussian,
@@ -46,7 +46,7 @@ from .model import HetMOGP
 from .session import session
 from .tables import RESERVED, same_index, split_outputs
 
-__all__ = ["Discovery", "Proposal", "discover", "propose", "small_model"]
+__all__ = ["Discovery", "Proposal", "choose", "discover", "propose", "small_model"]
 
 TRAIN, TEST = 500, 1000  # rows at most
 INDUCING = 25
@@ -302,6 +302,56 @@ def discover(
     return Discovery(pd.DataFrame(rows), likelihoods)
 
 
+def choose(
+    likelihoods: Any, X: Any, Y: Any, *, seed: int = 0, progress: bool = True
+) -> tuple[Any, Discovery | None]:
+    """The likelihoods of a model, "auto" replaced by what `discover` recommends.
+
+    Of several processes the first compares candidates and names the best; what they are each sees
+    in its own columns.
+
+    Args:
+        likelihoods: as for `HetMOGP`.
+        X: the inputs, as for `HetMOGP.fit`.
+        Y: the outputs, as for `HetMOGP.fit`.
+        seed: see `discover`.
+        progress: see `discover`.
+
+    Returns:
+        The likelihoods, without the outputs that cannot be modelled, and what was found; the
+        likelihoods themselves and None where "auto" is not among them.
+    """
+    wanted = likelihoods if isinstance(likelihoods, Mapping) else {}
+    outputs = [str(name) for name, one in wanted.items() if _is_auto(one)]
+    if not outputs and not _is_auto(likelihoods):
+        return likelihoods, None
+    table = from_first(
+        lambda: discover(X, Y, outputs=outputs or None, seed=seed, progress=progress).table
+    )
+    columns, best = split_outputs(_names(Y), Y), table[table["recommended"]]
+    recommended = {}
+    for name, said in zip(best["output"], best["likelihood"], strict=True):
+        candidates = {repr(one): one for one in propose(columns[name]).candidates}
+        if said not in candidates:
+            raise GroupError(
+                f"output {name!r} is {said} for process 0, which it cannot be for this one: "
+                "all processes must be given the same X and Y"
+            )
+        recommended[name] = candidates[said]
+    found = Discovery(table, recommended)
+    for name, why in found.left_out.items():
+        warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
+    every = {str(name): one for name, one in wanted.items()} | recommended
+    chosen = {name: one for name, one in every.items() if name not in found.left_out}
+    if not chosen:
+        raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
+    return chosen, found
+
+
+def _is_auto(likelihood: Any) -> bool:
+    return isinstance(likelihood, str) and likelihood == "auto"
+
+
 def _names(Y: Any) -> list[str]:
     if isinstance(Y, pd.DataFrame | Mapping):
         return [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
@@ -325,8 +375,8 @@ def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.
     shuffled = np.random.default_rng(seed).permutation(seen)
     train = shuffled[: min(TRAIN, max(1, int(0.6 * len(shuffled))))]
     test = shuffled[len(train) :][:TEST]
-    if isinstance(likelihood, Classes) and likelihood.classes is None:
-        likelihood = type(likelihood)(sorted(set(series.iloc[seen].tolist())))
+    if likelihood.labelled and not likelihood.classes:
+        likelihood = likelihood.with_classes(sorted(set(series.iloc[seen].tolist())))
     model = small_model(likelihood, X.iloc[train], seed)
     try:
         model.fit(X.iloc[train], {"y": series.iloc[train].tolist()})
@@ -402,6 +452,6 @@ def _judge(
 
 def _parameters(likelihood: Likelihood) -> tuple[int, int]:
     """How many functions and constants a likelihood has to learn; classes come last, as equals."""
-    if isinstance(likelihood, Classes):
+    if likelihood.labelled:
         return MANY_CLASSES, 0
     return len(likelihood.latent), len(likelihood.free)

@@ -1,21 +1,18 @@
 """What a fitted model says, as tables: outputs, latents, and what the outputs share."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from .columns import Column
-from .kernels import Category, Kernel, Leaf, Periodic, Product, Sum
 from .session import session
 from .text import printable
 
 if TYPE_CHECKING:
     from .model import HetMOGP
 
-__all__ = ["Summary", "in_words", "shown"]
+__all__ = ["Summary", "shown"]
 
 NEGLIGIBLE = 1e-12  # of the largest variance: a parameter function that does not vary
 
@@ -48,6 +45,7 @@ class Summary:
         unit = np.where(varies, np.sqrt(np.where(varies, total, 1.0)), np.inf)
         correlation = B.sum(axis=0) / np.outer(unit, unit)
         np.fill_diagonal(correlation, 1.0)
+        units = {column.name: column.unit for column in model.columns_}
         columns = [f"u{q}" for q in range(len(model.kernels_))]
 
         self.outputs = pd.DataFrame(
@@ -68,7 +66,7 @@ class Summary:
         )
         self.latents = pd.DataFrame(
             {
-                "kernel": [in_words(k, model.columns_) for k in model.kernels_],
+                "kernel": [k.in_words(units) for k in model.kernels_],
                 "rank": list(model._learned.parameters.prior.ranks),
             },
             index=pd.Index(columns, name="latent"),
@@ -153,46 +151,3 @@ def _sizes(model: "HetMOGP") -> np.ndarray:
     with session(model.dtype):
         of_each = [k.diag(jnp.asarray(Z)) for k, Z in zip(prior.kernels, prior.Z, strict=True)]
         return np.array([float(jnp.mean(v)) for v in of_each])
-
-
-def in_words(kernel: Kernel, columns: Sequence[Column]) -> str:
-    """A fitted kernel with its lengthscales by the names and in the units of the inputs."""
-    if isinstance(kernel, Sum):
-        shares = np.asarray(kernel.weights) / np.sum(kernel.weights)
-        parts = (
-            f"{w:.0%} {in_words(k, columns)}" for w, k in zip(shares, kernel.kernels, strict=True)
-        )
-        return " + ".join(parts)
-    if isinstance(kernel, Product):
-        return " × ".join(
-            f"({in_words(k, columns)})" if isinstance(k, Sum) else in_words(k, columns)
-            for k in kernel.kernels
-        )
-    if not isinstance(kernel, Leaf):
-        return repr(kernel)
-    dims = range(len(columns)) if kernel.active_dims is None else kernel.active_dims
-    mine = [columns[j] for j in dims]
-    scales = np.broadcast_to(np.asarray(kernel.lengthscale, float), (len(mine),))
-    if isinstance(kernel, Category):
-        shown = [
-            f"{c.name} correlation {np.exp(-1 / s):.2f}" for c, s in zip(mine, scales, strict=True)
-        ]
-    elif isinstance(kernel, Periodic):
-        periods = np.broadcast_to(np.asarray(kernel.period, float), (len(mine),))
-        shown = [
-            f"{c.name} every {_with_unit(period, c)}, lengthscale {s:.3g}"
-            for c, period, s in zip(mine, periods, scales, strict=True)
-        ]
-    else:
-        shown = [f"{c.name} {_with_unit(s, c)}" for c, s in zip(mine, scales, strict=True)]
-    return f"{type(kernel).__name__}({', '.join(shown)})"
-
-
-def _with_unit(value: float, column: Column) -> str:
-    """A length in its unit; a short stretch of time in hours, minutes or seconds."""
-    if not column.unit:
-        return f"{value:.3g}"
-    for unit, size in (("days", 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value * 86400:.3g} s"

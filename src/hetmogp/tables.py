@@ -13,7 +13,7 @@ import pandas as pd
 
 from .columns import Column, is_missing
 from .inputs import input_of, refuse_duplicates, split_inputs
-from .likelihoods import Classes, Likelihood, Ordinal
+from .likelihoods import Likelihood
 from .likelihoods.base import Argument, InvalidValueError
 
 __all__ = [
@@ -103,8 +103,8 @@ def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
     D = len(likelihoods)
     if isinstance(Y, pd.DataFrame | Mapping):
         keys = [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
-        beside = {c for of in likelihoods if isinstance(of, Likelihood) for c in of.beside}
-        keys = [key for key in keys if key not in beside]
+        extra = {c for one in likelihoods if isinstance(one, Likelihood) for c in one.extra_columns}
+        keys = [key for key in keys if key not in extra]
         if len(keys) != D:
             raise ValueError(
                 f"Y has {len(keys)} columns ({', '.join(keys)}) for {D} likelihoods; give a dict "
@@ -316,25 +316,20 @@ def observe(
     y = _column(name, y)
     if isinstance(y, pd.Series):
         categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
-        if (
-            categories is not None
-            and isinstance(likelihood, Classes)
-            and likelihood.classes is None
-            and (categories.ordered or not isinstance(likelihood, Ordinal))
-        ):
+        if categories is not None and (categories.ordered or likelihood.outcome != "ordered"):
             try:
-                likelihood = type(likelihood)(list(y.cat.categories), weight=likelihood.weight)
+                likelihood = likelihood.with_classes(list(categories.categories))
             except ValueError as error:
                 raise ValueError(f"output {name!r}: {error}") from None
         numeric = pd.api.types.is_numeric_dtype(y) and categories is None
-        if numeric and not isinstance(likelihood, Classes):
+        if numeric and not likelihood.labelled:
             y = y.to_numpy(dtype=float, na_value=np.nan)
         else:
             y = y.astype(object).where(y.notna(), None).to_numpy(dtype=object)
     elif y.dtype == object:
         y = np.array([None if is_missing(value) else value for value in y], dtype=object)
     try:
-        if y.dtype.kind in "OUS" and not isinstance(likelihood, Classes):
+        if y.dtype.kind in "OUS" and not likelihood.labelled:
             _refuse_text(y)
         if y.dtype.kind in "mMc":  # times and complex numbers
             raise InvalidValueError(0, y[0])
@@ -378,20 +373,12 @@ def _unsupported(
     others: int = 0,
     given: Mapping[str, float] | None = None,
 ) -> str:
-    support = likelihood.support
-    if isinstance(likelihood, Classes) and likelihood.classes is not None:
-        support = f"one of {list(likelihood.classes)}"
-    column = dict(likelihood.columns).get("trials")
-    if column is not None and given and "trials" in given:
-        support += f" (trials, in column {column!r}, is {given['trials']:g})"
-    elif column is not None:
-        support += f" (trials are taken as 1 where {column!r} is not given)"
     shown = f"{value:g}" if isinstance(value, float) else repr(value)
     more = f" (and {others} more rows)" if others else ""
     article = "an" if likelihood.kind[0] in "AEIOU" else "a"
     return (
         f"output {name!r}, row {row}: {shown} is not {article} {likelihood.kind} value, which is "
-        f"{support}{more}"
+        f"{likelihood.support_for(given or {})}{more}"
     )
 
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -70,6 +70,27 @@ class Kernel(eqx.Module):
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """The same function of x where this one is a function of (x − centre) / scale."""
 
+    @property
+    def parts(self) -> tuple["Kernel", ...]:
+        """The kernels that this one holds."""
+        fields = [getattr(self, item.name) for item in dataclasses.fields(self)]
+        every = [part for field in fields for part in (field if type(field) is tuple else [field])]
+        return tuple(part for part in every if isinstance(part, Kernel))
+
+    def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
+        """Compare this kernel with the inputs: which of them it sees, how many numbers it has.
+
+        Args:
+            columns: the names of the inputs.
+            fitted: whether it was learned, or is where learning starts and may name its inputs.
+        """
+        for part in self.parts:
+            part.check(columns, fitted=fitted)
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """A fitted kernel for people; `units` has the unit of each input by its name."""
+        return repr(self)
+
     def __repr__(self) -> str:
         shown = []
         for item in dataclasses.fields(self):
@@ -100,7 +121,14 @@ class Leaf(Kernel):
             input. `None` starts from the spread of the data.
         active_dims: the inputs it sees, by position or by column name; all of them by default.
         ard: one lengthscale per input (automatic relevance determination) or one for all.
+
+    Attributes:
+        once: the numbers that it has once.
+        per_input: the numbers that it has once, or once for each input that it sees.
     """
+
+    once: ClassVar[tuple[str, ...]] = ()
+    per_input: ClassVar[tuple[str, ...]] = ("lengthscale",)
 
     lengthscale: Any = eqx.field(default=None, converter=positive)
     active_dims: Any = eqx.field(default=None, static=True, converter=_columns)
@@ -142,6 +170,44 @@ class Leaf(Kernel):
         return dataclasses.replace(
             self, lengthscale=np.asarray(self.lengthscale) * self._active(np.asarray(scale))
         )
+
+    def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
+        """See `Kernel.check`."""
+        kind, p, dims = type(self).__name__, len(columns), self.active_dims
+        if dims is not None:
+            known = (*range(p), *(() if fitted else (*range(-p, 0), *columns)))
+            if not dims or any(dim not in known for dim in dims):
+                raise ValueError(f"a {kind} sees {dims} of {p} inputs")
+        most = dict.fromkeys(self.once, 1) | dict.fromkeys(self.per_input, len(dims or columns))
+        for name, n in most.items() if fitted else ():
+            values = getattr(self, name)
+            if values is None or np.shape(values) not in ((), (1,), (n,)):
+                raise ValueError(f"the {name} of a {kind} is not one number, nor {n}")
+        super().check(columns, fitted=fitted)
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """Its numbers by the names and in the units of the inputs that it sees."""
+        seen = self._active(np.array(list(units), dtype=object)).tolist()
+        numbers = [np.broadcast_to(getattr(self, name), len(seen)) for name in self.per_input]
+        parts = [
+            f"{name} {self._number_in_words(units[name], *map(float, values))}"
+            for name, *values in zip(seen, *numbers, strict=True)
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _number_in_words(self, unit: str, *values: float) -> str:
+        """What it has for one input (see `per_input`), in words."""
+        return with_unit(values[0], unit)
+
+
+def with_unit(value: float, unit: str) -> str:
+    """A length in its unit, which is none or days; a short time in hours, minutes or seconds."""
+    if not unit:
+        return f"{value:.3g}"
+    for smaller, size in ((unit, 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
+        if value >= size:
+            return f"{value / size:.3g} {smaller}"
+    return f"{value * 86400:.3g} s"
 
 
 def position(column: Column, columns: Sequence[str]) -> int:

@@ -39,6 +39,9 @@ class Category(Leaf):
         """See `Kernel.diag`."""
         return jnp.ones(X.shape[0], X.dtype)
 
+    def _number_in_words(self, unit: str, *values: float) -> str:
+        return f"correlation {np.exp(-1.0 / values[0]):.2f}"
+
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`. The typical lengthscale of the other inputs means nothing here."""
         return super().start(np.full(np.shape(spread), 2.0), columns, scale)

@@ -1,7 +1,7 @@
 """Sums and products of kernels."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import equinox as eqx
@@ -43,6 +43,18 @@ class Sum(Kernel):
         moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
         return dataclasses.replace(self, kernels=moved)
 
+    def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
+        """See `Kernel.check`."""
+        if fitted and np.shape(self.weights) != (len(self.kernels),):
+            n, found = len(self.kernels), np.size(self.weights)
+            raise ValueError(f"a {type(self).__name__} of {n} has {found} weights")
+        super().check(columns, fitted=fitted)
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """See `Kernel.in_words`."""
+        shares = zip(np.asarray(self._shares()), self.kernels, strict=True)
+        return " + ".join(f"{w:.0%} {k.in_words(units)}" for w, k in shares)
+
     def __repr__(self) -> str:
         if self.weights is None:
             return " + ".join(map(repr, self.kernels))
@@ -81,6 +93,11 @@ class Product(Kernel):
         """See `Kernel.rescaled`."""
         moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
         return dataclasses.replace(self, kernels=moved)
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """See `Kernel.in_words`."""
+        words = [(k.in_words(units), isinstance(k, Sum)) for k in self.kernels]
+        return " × ".join(f"({said})" if bracketed else said for said, bracketed in words)
 
     def __repr__(self) -> str:
         parts = (f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)

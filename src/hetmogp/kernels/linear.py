@@ -19,6 +19,8 @@ class Linear(Leaf):
     The only kernel here whose variance is not one: it grows from zero at c to one at a distance ℓ.
     """
 
+    per_input = ("lengthscale", "centre")
+
     centre: Any = eqx.field(default=0.0, static=True)
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .base import Leaf, positive
+from .base import Leaf, positive, with_unit
 
 __all__ = ["Periodic"]
 
@@ -26,6 +26,8 @@ class Periodic(Leaf):
         period: where learning of the period starts. Give it whenever it is known (a day, a year):
             a period is hard to find from afar. `None` starts at the inputs' spread.
     """
+
+    per_input = ("lengthscale", "period")
 
     period: Any = eqx.field(default=None, converter=positive)
 
@@ -61,6 +63,10 @@ class Periodic(Leaf):
             lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True),
             period=period,
         )
+
+    def _number_in_words(self, unit: str, *values: float) -> str:
+        lengthscale, period = values
+        return f"every {with_unit(period, unit)}, lengthscale {lengthscale:.3g}"
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`. Only the period has a unit."""

@@ -133,6 +133,8 @@ class RationalQuadratic(Stationary):
         alpha: where learning of the mixing exponent starts.
     """
 
+    once = ("alpha",)
+
     alpha: Any = eqx.field(default=1.0, converter=positive)
 
     def profile(self, r2: Array) -> Array:

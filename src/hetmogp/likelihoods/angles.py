@@ -33,6 +33,7 @@ class VonMises(Likelihood):
 
     links = {"cosine": identity, "sine": identity}
     support = "an angle in radians, from -pi to pi"
+    outcome = "circular"
     ends = (-np.pi, np.pi)
 
     def __init__(
@@ -85,6 +86,23 @@ class VonMises(Likelihood):
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return np.abs(y) <= np.pi * (1.0 + 1e-12)
+
+    def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The shorter way round, from −π to π."""
+        return np.angle(np.exp(1j * (a - b)))
+
+    def within(self, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """Which directions lie on the arc from lower to upper, which may reach beyond ±π."""
+        turns = 2.0 * np.pi * np.arange(-1, 2)[:, None]
+        return ((lower <= y + turns) & (y + turns <= upper)).any(axis=0)
+
+    def turned(
+        self, angle: np.ndarray, mean: np.ndarray, factor: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The vector κ (cos μ, sin μ), turned back by the angle."""
+        c, s = np.cos(angle), np.sin(angle)
+        turn = np.stack([np.stack([c, s], axis=1), np.stack([-s, c], axis=1)], axis=1)
+        return np.einsum("nij,nj->ni", turn, mean), turn @ factor
 
     def start(self, y: np.ndarray) -> Start:
         """The mean direction, and the concentration that belongs to the length R of the mean."""

@@ -28,9 +28,9 @@ Rayleigh()
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -46,6 +46,7 @@ __all__ = [
     "Latent",
     "Likelihood",
     "Link",
+    "Outcome",
     "Start",
     "Warp",
     "exp",
@@ -54,9 +55,10 @@ __all__ = [
 ]
 
 
-Latent = (
-    tuple[str, ...] | None
-)  # which parameters are functions of the input, if not the usual ones
+# Which parameters are functions of the input, if not the usual ones.
+Latent = tuple[str, ...] | None
+# What a value is. Lifetimes and proportions are real; how many out of several trials is a count.
+Outcome = Literal["real", "count", "yes/no", "nominal", "ordered", "circular"]
 
 
 class Link(NamedTuple):
@@ -134,7 +136,11 @@ class Likelihood(eqx.Module):
         default_latent: the parameters that are latent unless asked otherwise (`None`: all).
         arguments: what may come with each observation, by name.
         support: what a value of this output may be, in words, for error messages.
-        discrete: whether values are whole numbers.
+        outcome: what a value is.
+        classes: the values there are, where they are few and known; y is a position among them.
+        softmax: whether the parameter functions are log odds of the classes against the first.
+        unit: the argument that the mean is proportional to, if there is one.
+        mean_name: what the mean of one unit is called in pictures.
         ends: the smallest and the largest value there can be.
         atoms: those of a continuous output that have a probability of their own.
         warp: where the predictive of a function of y is a mixture of normals, that function.
@@ -147,7 +153,11 @@ class Likelihood(eqx.Module):
     default_latent: ClassVar[tuple[str, ...] | None] = None
     arguments: ClassVar[Mapping[str, Argument]] = {}
     support: ClassVar[str] = "a finite number"
-    discrete: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = "real"
+    classes: ClassVar[tuple[Any, ...]] = ()
+    softmax: ClassVar[bool] = False
+    unit: ClassVar[str | None] = None
+    mean_name: ClassVar[str] = "mean"
     ends: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     atoms: ClassVar[tuple[float, ...]] = ()
     warp: ClassVar[Warp | None] = None
@@ -283,6 +293,31 @@ class Likelihood(eqx.Module):
         """
         return {}
 
+    def support_for(self, given: Mapping[str, float]) -> str:
+        """What a value that comes with these arguments may be, in words."""
+        return self.support
+
+    def censored(self, given: Mapping[str, Any]) -> Any:
+        """Whether values that come with these arguments are only known to be larger."""
+        return False
+
+    def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """How far a is from b."""
+        return a - b
+
+    def within(self, y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """Which values lie in their interval."""
+        return (lower <= y) & (y <= upper)
+
+    def turned(
+        self,
+        angle: Float[np.ndarray, " N"],
+        mean: Float[np.ndarray, "N J"],
+        factor: Float[np.ndarray, "N J R"],
+    ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J R"]]:
+        """Mean and factor of f where directions are measured from another one; circular only."""
+        raise AttributeError(f"{type(self).__name__} is not circular")
+
     def doubt(self, y: np.ndarray) -> str | None:
         """What makes observed values too little to learn from, in words, if anything does."""
         return None
@@ -303,6 +338,36 @@ class Likelihood(eqx.Module):
             fixed[name] if name in fixed else link(value)
             for (name, link), value in zip(self.links.items(), self.unlinked(f), strict=True)
         )
+
+    def probabilities(self, f: Float[Array, " J"]) -> Float[Array, " K"]:
+        """P(y = class | f) in the order of `classes`."""
+        positions = jnp.arange(len(self.classes), dtype=f.dtype)
+        return jnp.exp(jax.vmap(lambda y: self.log_prob(y, f))(positions))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.outcome in ("count", "yes/no") or self.labelled
+
+    @property
+    def labelled(self) -> bool:
+        """Whether values are labels, of which y is the position among the classes."""
+        return self.outcome in ("nominal", "ordered")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the user's values are numbers."""
+        return all(isinstance(label, Real) for label in self.classes)
+
+    @property
+    def has_zero(self) -> bool:
+        """Whether P(y = 0) is a probability worth asking for."""
+        return self.outcome in ("count", "yes/no") or 0.0 in self.atoms
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that holds the `unit` of each observation, if there is one."""
+        return dict(self.columns).get(self.unit or "")
 
     @property
     def constants(self) -> dict[str, float]:
@@ -365,6 +430,10 @@ class Likelihood(eqx.Module):
                     raise InvalidValueError(row, value) from None
             raise
 
+    def with_classes(self, labels: Sequence[Any]) -> Self:
+        """This likelihood with these classes, where it takes some and has none yet."""
+        return self
+
     def start(self, y: np.ndarray) -> Start:
         """Where learning starts, from the observed values y."""
         known = {
@@ -415,10 +484,15 @@ class Likelihood(eqx.Module):
         return y
 
     @property
-    def beside(self) -> list[str]:
-        """The columns that an output needs beside its own."""
+    def extra_columns(self) -> list[str]:
+        """The columns that an output needs besides its own."""
         weight = [] if self.weight is None else [self.weight]
         return [*dict(self.columns).values(), *weight]
+
+    @property
+    def beside(self) -> list[str]:
+        """Another name of `extra_columns`."""
+        return self.extra_columns
 
     @property
     def options(self) -> dict[str, Any]:

@@ -28,7 +28,9 @@ class Bernoulli(Likelihood):
 
     links = {"probability": logistic}
     support = "0 or 1"
-    discrete = True
+    outcome = "yes/no"
+    classes = (0, 1)
+    mean_name = "probability"
     ends = (0.0, 1.0)
 
     link: str = eqx.field(static=True)
@@ -76,16 +78,6 @@ class Bernoulli(Likelihood):
         """See `Likelihood.sample`."""
         return jax.random.bernoulli(key, self.mean(f)).astype(f.dtype)
 
-    def probabilities(self, f: Array) -> Array:
-        """P(y = 0) and P(y = 1)."""
-        p = self.mean(f)
-        return jnp.stack([1.0 - p, p])
-
-    @property
-    def classes(self) -> tuple[int, int]:
-        """The labels, in the order of `probabilities`."""
-        return (0, 1)
-
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return (y == 0) | (y == 1)
@@ -118,7 +110,9 @@ class Binomial(Likelihood):
         )
     }
     support = "a whole number from 0 to the number of trials"
-    discrete = True
+    outcome = "count"
+    unit = "trials"
+    mean_name = "probability"
     ends = (0.0, np.inf)
 
     def __init__(
@@ -162,6 +156,16 @@ class Binomial(Likelihood):
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return (y >= 0) & (y == np.floor(y)) & (y <= np.asarray(self.given["trials"]))
+
+    def support_for(self, given: Mapping[str, float]) -> str:
+        """See `Likelihood.support_for`."""
+        if self.unit_column is None:
+            return self.support
+        if "trials" in given:
+            return (
+                f"{self.support} (trials, in column {self.unit_column!r}, is {given['trials']:g})"
+            )
+        return f"{self.support} (trials are taken as 1 where {self.unit_column!r} is not given)"
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """The share of yes among all trials, kept off the ends."""

@@ -24,14 +24,13 @@ class Classes(Likelihood):
     """
 
     support = "one of the classes"
-    discrete = True
 
-    classes: tuple[Any, ...] | None = eqx.field(static=True)
+    classes: tuple[Any, ...] = eqx.field(static=True)  # type: ignore[misc]
 
     def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
         kind = type(self).__name__
-        self.classes = None if classes is None else tuple(_plain(label) for label in classes)
-        if self.classes is None:  # to be read from the data
+        self.classes = tuple(_plain(label) for label in classes or ())
+        if classes is None:  # to be read from the data
             self.latent = self.fixed = self.columns = ()
             self.free, self.given, self.weight = {}, {}, weight
             return
@@ -50,40 +49,43 @@ class Classes(Likelihood):
     @property
     def links(self) -> Mapping[str, Link]:  # type: ignore[override]
         """The parameters, which depend on the classes."""
-        return {} if self.classes is None else self._links()
+        return self._links() if self.classes else {}
 
     @property
     def ends(self) -> tuple[float, float]:  # type: ignore[override]
         """The first and the last position."""
-        return (0.0, len(self.classes or ()) - 1.0)
+        return (0.0, len(self.classes) - 1.0)
 
-    def order(self, labels: set[Any]) -> tuple[Any, ...]:
-        """The classes found in the data, in their order."""
+    def _in_order(self, labels: set[Any]) -> tuple[Any, ...]:
+        """The classes seen in the data, in their order."""
         try:
             return tuple(sorted(labels))
         except TypeError:
             return tuple(sorted(labels, key=lambda label: (type(label).__name__, str(label))))
 
-    def probabilities(self, f: Array) -> Array:
-        """P(y = class) in the order of `classes`."""
-        positions = jnp.arange(len(self.classes or ()), dtype=f.dtype)
-        return jnp.exp(jax.vmap(lambda y: self.log_prob(y, f))(positions))
+    def support_for(self, given: Mapping[str, float]) -> str:
+        """See `Likelihood.support_for`."""
+        return f"one of {list(self.classes)}" if self.classes else self.support
+
+    def with_classes(self, labels: Sequence[Any]) -> Self:
+        """See `Likelihood.with_classes`."""
+        return self if self.classes else type(self)(labels, weight=self.weight)
 
     def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
         """Read labels; learn the set of classes unless it was given."""
         values = np.asarray(column, dtype=object)
         missing = np.array([value is None or value != value for value in values], bool)
         likelihood = self
-        if self.classes is None:
-            classes = self.order({_plain(value) for value in values[~missing]})
+        if not self.classes:
+            classes = self._in_order({_plain(value) for value in values[~missing]})
             if len(classes) < 2:
                 raise ValueError(
                     f"holds {len(classes)} class{'es' * (len(classes) != 1)}"
                     f"{f' ({classes[0]!r})' if classes else ''}; give "
                     f"{type(self).__name__}(classes=[...]) if there are more"
                 )
-            likelihood = type(self)(classes, weight=self.weight)
-        position = {label: float(k) for k, label in enumerate(likelihood.classes or ())}
+            likelihood = self.with_classes(classes)
+        position = {label: float(k) for k, label in enumerate(likelihood.classes)}
         codes = np.full(len(values), np.nan)
         for row in np.flatnonzero(~missing):
             label = _plain(values[row])
@@ -94,7 +96,6 @@ class Classes(Likelihood):
 
     def decode(self, y: np.ndarray) -> np.ndarray:
         """Positions back to labels."""
-        assert self.classes is not None
         labels = np.empty(len(self.classes), dtype=object)
         labels[:] = self.classes
         try:
@@ -109,7 +110,7 @@ class Classes(Likelihood):
     @property
     def options(self) -> dict[str, Any]:
         """See `Likelihood.options`."""
-        classes = {} if self.classes is None else {"classes": list(self.classes)}
+        classes = {"classes": list(self.classes)} if self.classes else {}
         return classes | ({} if self.weight is None else {"weight": self.weight})
 
 
@@ -123,11 +124,14 @@ class Categorical(Classes):
         weight: the column that says how many times each observation counts.
     """
 
+    outcome = "nominal"
+    softmax = True
+
     def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
         super().__init__(classes, weight=weight)
 
     def _links(self) -> Mapping[str, Link]:
-        return {str(label): identity for label in (self.classes or ())[1:]}
+        return {str(label): identity for label in self.classes[1:]}
 
     def _logits(self, f: Array) -> Array:
         return jnp.concatenate([jnp.zeros(1, f.dtype), f])
@@ -156,7 +160,6 @@ class Categorical(Classes):
 
     def start(self, y: np.ndarray) -> Start:
         """The log of the class shares, against the first class."""
-        assert self.classes is not None
         share = np.bincount(y.astype(int), minlength=len(self.classes)) + 0.5
         return Start(np.log(share[1:] / share[0]), np.ones(len(self.latent)), {})
 
@@ -174,16 +177,17 @@ class Ordinal(Classes):
         weight: the column that says how many times each observation counts.
     """
 
+    outcome = "ordered"
     default_latent = ("location",)
 
     def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
         super().__init__(classes, weight=weight)
 
     def _links(self) -> Mapping[str, Link]:
-        gaps = range(1, len(self.classes or ()) - 1)
+        gaps = range(1, len(self.classes) - 1)
         return {"location": identity, **{f"gap{k}": exp for k in gaps}}
 
-    def order(self, labels: set[Any]) -> tuple[Any, ...]:
+    def _in_order(self, labels: set[Any]) -> tuple[Any, ...]:
         """Numbers in their order; other labels have none."""
         if not all(isinstance(label, Real) for label in labels):
             some = sorted(map(repr, labels))[:3]
@@ -206,7 +210,7 @@ class Ordinal(Classes):
     def _between(self, y: Array, f: Array) -> tuple[Array, Array, Array, Array]:
         """The cutpoints above and below the class, and whether there is none above or below."""
         cuts, k = self._cuts(f), y.astype(int)
-        top = len(self.classes or ()) - 1
+        top = len(self.classes) - 1
         above, below = cuts[jnp.minimum(k, top - 1)], cuts[jnp.maximum(k - 1, 0)]
         return above, below, k >= top, k <= 0
 
@@ -229,9 +233,8 @@ class Ordinal(Classes):
         )
 
     def _scores(self, f: Array) -> Array:
-        labels = self.classes or ()
-        numbers = all(isinstance(label, Real) for label in labels)
-        return jnp.asarray(np.array(labels if numbers else range(len(labels)), float), f.dtype)
+        scores = self.classes if self.numeric else range(len(self.classes))
+        return jnp.asarray(np.array(scores, float), f.dtype)
 
     def mean(self, f: Array) -> Array:
         """See `Likelihood.mean`."""
@@ -253,7 +256,6 @@ class Ordinal(Classes):
 
     def start(self, y: np.ndarray) -> Start:
         """From the shares of the classes."""
-        assert self.classes is not None
         share = np.bincount(y.astype(int), minlength=len(self.classes)) + 0.5
         below = np.cumsum(share)[:-1] / np.sum(share)
         cuts = np.log(below) - np.log1p(-below)

@@ -70,7 +70,9 @@ class Count(Likelihood):
 
     arguments = {"exposure": Argument("a number > 0", lambda e: e > 0)}
     support = "a whole number >= 0"
-    discrete = True
+    outcome = "count"
+    unit = "exposure"
+    mean_name = "rate"
     ends = (0.0, np.inf)
 
     def __init__(self, **options: Any):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .base import Latent, Likelihood, Link, exp, identity, logistic
+from .base import Latent, Likelihood, Link, Outcome, exp, identity, logistic
 
 __all__ = ["FromDistribution", "from_distribution"]
 
@@ -21,7 +21,7 @@ class FromDistribution(Likelihood):
     distribution: type = eqx.field(static=True)
     named_links: tuple[tuple[str, Link], ...] = eqx.field(static=True)
     typical: tuple[tuple[str, float], ...] = eqx.field(static=True)  # parameters, each mid-range
-    discrete: bool = eqx.field(static=True)  # type: ignore[misc]
+    outcome: Outcome = eqx.field(static=True)  # type: ignore[misc]
     ends: tuple[float, float] = eqx.field(static=True)  # type: ignore[misc]
 
     def __init__(
@@ -38,7 +38,7 @@ class FromDistribution(Likelihood):
         middle = {name: float(link(jnp.zeros(()))) for name, link in named_links}
         self.typical = tuple({**middle, **dict(self.fixed)}.items())
         support = self._typical().support
-        self.discrete = bool(support.is_discrete)
+        self.outcome = "count" if support.is_discrete else "real"
         low, high = (getattr(support, f"{end}_bound", None) for end in ("lower", "upper"))
         self.ends = (
             -np.inf if low is None else float(low),

@@ -53,6 +53,10 @@ class Lifetime(Likelihood):
         """See `Likelihood.valid`."""
         return y > 0
 
+    def censored(self, given: Mapping[str, Any]) -> Any:
+        """See `Likelihood.censored`."""
+        return given.get("event", 1.0) == 0
+
     def doubt(self, y: np.ndarray) -> str | None:
         """See `Likelihood.doubt`."""
         if np.any(np.asarray(self.given["event"]) > 0):

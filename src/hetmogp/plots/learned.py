@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..curves import line_through, reach_of, shown_as
 from ..inputs import restored
 from ..model import HetMOGP
-from ..summary import in_words
 from .canvas import DATA, INK, SERIES, band, canvas, finish, panels_for, plain
 
 __all__ = ["bound", "coregionalisation", "latents", "parameter_functions"]
@@ -83,6 +82,7 @@ def latents(
     asked, shown = restored(line.table, model.columns_), shown_as(model, line.table, line.j)
     reach = reach_of(level)
     mean, variance = model.latent_functions(asked)
+    units = {column.name: column.unit for column in model.columns_}
     ranks = model._learned.parameters.prior.ranks
     copies = [(q, r) for q, rank in enumerate(ranks) for r in range(rank)]
     panels = panels_for(len(copies), axes, height=2.6)
@@ -100,7 +100,7 @@ def latents(
         )
         copy = f", copy {r}" if ranks[q] > 1 else ""
         unused = "" if model.weights_[:, k].any() else " (no weight)"
-        kernel = textwrap.fill(in_words(model.kernels_[q], model.columns_), 44)
+        kernel = textwrap.fill(model.kernels_[q].in_words(units), 44)
         ax.set_title(plain(f"latent {q}{copy}{unused}\n{kernel}"), fontsize="medium")
     finish(panels, model.columns_[line.j], "u", axes is None)
     return panels

@@ -152,7 +152,7 @@ def test_two_inputs_are_a_map_and_three_are_cut_through():
 
 
 def test_calibration_is_the_share_of_values_inside(model, table):
-    transforms = pit(model, *table)
+    transforms = pit(model._at_observations(model._read(*table)))
     assert list(transforms) == ["ozone"]  # the others have no intervals to speak of
     curve = learned.calibration(transforms).data[1]
     k = int(np.argmin(np.abs(np.asarray(curve.x) - 0.9)))

@@ -509,12 +509,15 @@ class HetMOGP(BaseEstimator):
 
     # -- scoring -----------------------------------------------------------------------------------
 
+    def _read(self, X: Any, Y: Any) -> Dataset:
+        """Inputs and outputs, as for `fit`, that suit this model."""
+        check_is_fitted(self, "elbo_")
+        return read(self.likelihoods_, X, Y, self.columns_)
+
     def _at_observations(
-        self, X: Any, Y: Any
+        self, data: Dataset
     ) -> dict[str, tuple[OutputPrediction, np.ndarray, np.ndarray]]:
         """Of each output with any: its prediction at its observed values, those, and their rows."""
-        check_is_fitted(self, "elbo_")
-        data = read(self.likelihoods_, X, Y, self.columns_)
         result = {}
         for name, inputs, y, given in zip(
             data.names, data.inputs, data.values, data.given, strict=True
@@ -529,7 +532,7 @@ class HetMOGP(BaseEstimator):
 
     def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
         """The log predictive density of every observed value, by output."""
-        found = self._at_observations(X, Y)
+        found = self._at_observations(self._read(X, Y))
         return {
             name: found[name][0].log_prob(found[name][1]) if name in found else np.empty(0)
             for name in self.output_names_

@@ -1,19 +1,21 @@
 """How well a model predicts values: densities, coverage, errors, and where values fall."""
 
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .likelihoods import Bernoulli, Categorical, Classes, VonMises
+from .likelihoods import Likelihood
 from .model import HetMOGP
 from .prediction import OutputPrediction
 from .tables import observe
 
-__all__ = ["evaluate", "pit", "reliability", "transforms"]
+__all__ = ["evaluate", "has_transforms", "pit", "reliability", "scores", "transforms"]
 
 BINS = 10  # of a reliability curve
+Observed = Mapping[str, tuple[OutputPrediction, np.ndarray, np.ndarray]]  # HetMOGP._at_observations
 
 
 def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame:
@@ -35,44 +37,50 @@ def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame
 
     Lifetimes that were not seen to end have a density, and no part in coverage and error.
     """
-    rows: dict[str, dict[str, float]] = {
-        name: {"values": 0} for name in (*model.output_names_, "global")
-    }
-    for name, (prediction, y, _) in model._at_observations(X, Y).items():
+    return scores(model.output_names_, model._at_observations(model._read(X, Y)), level)
+
+
+def scores(names: Sequence[str], observed: Observed, level: float = 0.9) -> pd.DataFrame:
+    """The table of `evaluate`, from the predictions of some outputs at their observed values."""
+    rows: dict[str, dict[str, float]] = {name: {"values": 0} for name in (*names, "global")}
+    for name, (prediction, y, _) in observed.items():
         likelihood = prediction.likelihood
         row = rows[name]
         row |= {"values": len(y), "nlpd": float(-np.mean(prediction.log_prob(y)))}
-        ended = prediction.given.get("event", np.ones(len(y))) > 0
-        if isinstance(likelihood, Classes):
+        exact = ~_censored(prediction)
+        if likelihood.classes:
             best = likelihood.decode(prediction.probabilities.argmax(axis=1))
             row["accuracy"] = float(np.mean(best == y))
-        elif isinstance(likelihood, Bernoulli):
-            row["accuracy"] = float(np.mean((prediction.mean > 0.5) == (y > 0.5)))
-        elif ended.any():
-            miss = y - prediction.mean
-            if isinstance(likelihood, VonMises):
-                miss = np.angle(np.exp(1j * miss))
-            row["rmse"] = float(np.sqrt(np.mean(miss[ended] ** 2)))
-            lower, upper = prediction.interval(level)
-            inside = (y >= lower) & (y <= upper)
-            if isinstance(likelihood, VonMises):
-                inside |= (y + 2 * np.pi <= upper) | (y - 2 * np.pi >= lower)
-            row["coverage"] = float(np.mean(inside[ended]))
+        elif exact.any():
+            miss = likelihood.difference(y, prediction.mean)
+            row["rmse"] = float(np.sqrt(np.mean(miss[exact] ** 2)))
+            inside = likelihood.within(y, *prediction.interval(level))
+            row["coverage"] = float(np.mean(inside[exact]))
     table = pd.DataFrame.from_dict(rows, orient="index").reindex(
         columns=["values", "nlpd", "coverage", "rmse", "accuracy"]
     )
-    table.loc["global", "nlpd"] = table["nlpd"][model.output_names_].sum(skipna=False)
+    table.loc["global", "nlpd"] = table["nlpd"][list(names)].sum(skipna=False)
     table.loc["global", "values"] = table["values"].sum()
     return table.astype({"values": int}).rename_axis("output")
 
 
-def pit(model: HetMOGP, X: Any, Y: Any) -> dict[str, np.ndarray]:
-    """The `transforms` of every output that has an order; yes/no outputs say nothing that way."""
+def pit(observed: Observed) -> dict[str, np.ndarray]:
+    """The `transforms` of every output that has any."""
     return {
         name: transforms(prediction, y)
-        for name, (prediction, y, _) in model._at_observations(X, Y).items()
-        if not isinstance(prediction.likelihood, Categorical | Bernoulli)
+        for name, (prediction, y, _) in observed.items()
+        if has_transforms(prediction.likelihood)
     }
+
+
+def has_transforms(likelihood: Likelihood) -> bool:
+    """Whether `transforms` say anything: not of classes without an order, nor of yes and no."""
+    return likelihood.outcome not in ("nominal", "yes/no")
+
+
+def _censored(prediction: OutputPrediction) -> np.ndarray:
+    """Which of the observed values are only known to be larger."""
+    return np.broadcast_to(prediction.likelihood.censored(prediction.given), len(prediction))
 
 
 def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
@@ -97,8 +105,7 @@ def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
         if heavy.any():
             u = u - np.where(heavy, chance * np.exp(prediction.log_prob(y)), 0.0)
         u = np.clip(u, 0.0, 1.0)
-    censored = prediction.given.get("event", np.ones(len(u))) == 0
-    return np.where(censored, u + chance * (1.0 - u), u)  # a time that is only known to be longer
+    return np.where(_censored(prediction), u + chance * (1.0 - u), u)
 
 
 def reliability(
@@ -108,14 +115,13 @@ def reliability(
     p = prediction.probabilities
     codes = observe(prediction.name, prediction.likelihood, y)[1]
     hit = codes[:, None] == np.arange(p.shape[1])
-    if isinstance(prediction.likelihood, Bernoulli):
+    if prediction.likelihood.outcome == "yes/no":
         p, hit = p[:, 1:], hit[:, 1:]  # the other class says the same
-    order = np.argsort(p, axis=None)
-    groups = np.array_split(order, max(1, min(BINS, p.size // 10)))
+    sizes = max(1, min(BINS, p.size // 10))
+    groups = np.array_split(np.argsort(p, axis=None), sizes)
     p, hit = p.reshape(-1), hit.reshape(-1)
-    reach = [1.96 * np.sqrt(np.sum(p[g] * (1.0 - p[g]))) / len(g) for g in groups]
-    return (
-        np.array([p[g].mean() for g in groups]),
-        np.array([hit[g].mean() for g in groups]),
-        np.array(reach),
-    )
+    rows = [
+        (p[g].mean(), hit[g].mean(), 1.96 * np.sqrt(np.sum(p[g] * (1.0 - p[g]))) / len(g))
+        for g in groups
+    ]
+    return tuple(np.array(rows).T)

@@ -45,12 +45,12 @@ def calibration(
         outputs: which to draw; all that were observed by default.
         ax: where to draw.
     """
-    check_is_fitted(model, "elbo_")
+    data = model._read(X, Y)
     outputs = [outputs] if isinstance(outputs, str) else outputs
     chosen = list(model.output_names_ if outputs is None else outputs)
     for name in chosen:
         likelihood_of(model, name)
-    seen = {n: found for n, found in model._at_observations(X, Y).items() if n in chosen}
+    seen = {n: found for n, found in model._at_observations(data).items() if n in chosen}
     if not seen:
         raise ValueError(f"Y has no observed value of {', '.join(map(str, chosen))}")
     axes, own = canvas(ax, (7.4, 5.0))

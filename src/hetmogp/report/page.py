@@ -11,11 +11,11 @@ from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
+from ..curves import read_data
 from ..files import beside
 from ..model import HetMOGP
-from ..scoring import evaluate, pit
+from ..scoring import Observed, pit, scores
 from ..summary import shown
-from ..tables import read
 from . import learned
 from .canvas import embedded, safe
 from .notes import notes
@@ -45,11 +45,10 @@ def write(
         The warnings it contains.
     """
     check_is_fitted(model, "elbo_")
-    if (X is None) != (Y is None):
-        raise ValueError("X and Y belong together: give both, or neither")
-    data = None if X is None else read(model.likelihoods_, X, Y, model.columns_)
-    scores = None if X is None else evaluate(model, X, Y, LEVEL)
-    warnings = notes(model, scores, LEVEL)
+    data = read_data(model, X, Y)
+    observed = None if data is None else model._at_observations(data)
+    table = None if observed is None else scores(model.output_names_, observed, LEVEL)
+    warnings = notes(model, table, LEVEL)
     content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     page = content.substitute(
         title=safe(title),
@@ -57,7 +56,7 @@ def write(
         lead=_lead(model),
         facts=_facts(model),
         warnings=_warnings(warnings),
-        fit=_quality(model, X, Y, scores),
+        fit=_quality(observed, table),
         sharing=_sharing(model),
         outputs="".join(_output(model, name, data) for name in model.output_names_),
         learning=_learning(model),
@@ -106,8 +105,8 @@ def _warnings(warnings: list[str]) -> str:
     return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
-def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str:
-    if scores is None:
+def _quality(observed: Observed | None, scores: pd.DataFrame | None) -> str:
+    if observed is None or scores is None:
         return (
             "<p>No data was given with the model, so it was not scored. "
             "Write the report with <code>--data</code> to see how well it predicts.</p>"
@@ -122,7 +121,7 @@ def _quality(model: HetMOGP, X: Any, Y: Any, scores: pd.DataFrame | None) -> str
         "of a value, lower being better; the last row is their sum. If the model was fitted to "
         "these very data, new data will be predicted less well.</p>"
     )
-    transforms = pit(model, X, Y)
+    transforms = pit(observed)
     picture = ""
     if transforms:
         caption = (

@@ -189,12 +189,12 @@ def test_functions_are_drawn_from_their_posterior(one):
     """Where a rate has several functions its band comes from draws of these."""
     model, _, _ = one
     mean, cov = model.parameter_functions(x[:5])
-    of = [2, 0]
-    f = curves._draws(model, of, x[:5])
-    std = np.sqrt(cov[:, of, of])
-    assert np.all(np.abs(f.mean(axis=0) - mean[:, of]) < 4 * std / np.sqrt(len(f)))
+    two = [model.parameter_names_.index(f"kind.{name}") for name in ("car", "walk")]
+    f = curves._draws(*model.predict(x[:5])["kind"]._f())
+    std = np.sqrt(cov[:, two, two])
+    assert np.all(np.abs(f.mean(axis=0) - mean[:, two]) < 4 * std / np.sqrt(len(f)))
     for n in range(5):
-        expected = cov[n][np.ix_(of, of)] / np.outer(std[n], std[n])
+        expected = cov[n][np.ix_(two, two)] / np.outer(std[n], std[n])
         np.testing.assert_allclose(np.corrcoef(f[:, n].T), expected, atol=0.1)
         np.testing.assert_allclose(f[:, n].std(axis=0), std[n], rtol=0.1)
 

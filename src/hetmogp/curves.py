@@ -4,8 +4,7 @@ Pictures and reports draw the same things in different ways; here is what they h
 """
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +14,22 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from .inputs import read_inputs, restored
-from .likelihoods import Bernoulli, Binomial, Categorical, Classes, Likelihood, Ordinal
+from .likelihoods import Likelihood
 from .model import HetMOGP
+from .prediction import OutputPrediction
 from .session import session
-from .tables import Dataset, observe, read
+from .tables import Dataset, read
 
 __all__ = [
     "Curve",
     "Line",
     "Seen",
-    "class_labels",
     "curve_of",
-    "drawn_values",
     "gaps",
     "held_at",
     "likelihood_of",
     "line_through",
     "middle",
-    "numbered",
-    "per_unit",
-    "position_of",
     "quantity",
     "range_of",
     "reach_of",
@@ -61,11 +56,23 @@ class Curve(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The observed values of one output."""
+    """The observed values of one output.
+
+    Attributes:
+        inputs: where they were observed.
+        codes: the values as numbers, classes as positions.
+        values: the values on the scale of a picture: rates, labels that are numbers, positions.
+        censored: which of them are only known to be larger.
+    """
 
     inputs: np.ndarray  # (n, p)
+    codes: np.ndarray  # (n,)
     values: np.ndarray  # (n,)
-    given: dict[str, np.ndarray]
+    censored: np.ndarray  # (n,)
+
+    def at(self, rows: np.ndarray) -> Self:
+        """Some of them."""
+        return self._replace(**{name: part[rows] for name, part in self._asdict().items()})
 
 
 class Line(NamedTuple):
@@ -101,8 +108,9 @@ def range_of(model: HetMOGP, data: Dataset | None) -> np.ndarray:
     return np.stack([rows.min(axis=0), rows.max(axis=0)])
 
 
-def middle(model: HetMOGP, rows: np.ndarray) -> np.ndarray:
-    """The median of each input; of labels, the most frequent."""
+def middle(model: HetMOGP, data: Dataset | None) -> np.ndarray:
+    """The median of each input of the data given, or else fitted; of labels, the most frequent."""
+    rows = np.concatenate(model.inducing_inputs_ if data is None else data.inputs)
     middle = np.median(rows, axis=0)
     for j, column in enumerate(model.columns_):
         if column.kind == "category":
@@ -131,13 +139,20 @@ def shown_as(model: HetMOGP, table: np.ndarray, j: int) -> np.ndarray:
 def seen_of(data: Dataset, output: str) -> Seen:
     """What was observed of one output."""
     d = data.names.index(output)
-    seen = data.observed()[d]
+    likelihood, seen = data.likelihoods[d], data.observed()[d]
+    codes = values = data.values[d][seen]
     given = {argument: column[seen] for argument, column in data.given[d].items()}
-    return Seen(data.inputs[d][seen], data.values[d][seen], given)
+    if likelihood.unit_column is not None:
+        n = given[likelihood.unit]
+        values = np.where(n > 0, codes / np.where(n > 0, n, 1.0), np.nan)
+    elif likelihood.outcome == "ordered" and likelihood.numeric:
+        values = likelihood.decode(codes).astype(float)
+    censored = np.broadcast_to(likelihood.censored(given), codes.shape)
+    return Seen(data.inputs[d][seen], codes, values, censored)
 
 
 def gaps(seen: np.ndarray, every: np.ndarray) -> list[tuple[float, float]]:
-    """Stretches where an output was not observed, though the data go on.
+    """Ranges where an output was not observed, though the data go on.
 
     A gap is longer than 5% of the whole range, and than four times what nine tenths of the
     distances between neighbours keep below: values at random rarely leave such a one.
@@ -193,7 +208,7 @@ def line_through(
         raise ValueError(f"{what} draws over a number or a date; {along!r} holds labels")
     if np.ndim(x) == 2 and np.shape(x)[1] == len(names):
         return Line(j, read_inputs(x, columns, "x")[0])
-    row = middle(model, np.concatenate(model.inducing_inputs_ if data is None else data.inputs))
+    row = middle(model, data)
     for name, value in (at or {}).items():
         k = names.index(name)
         row[k] = columns[k].encode(pd.Series([value]), "at")[0]
@@ -212,71 +227,28 @@ def line_through(
 # -- an output -------------------------------------------------------------------------------------
 
 
-def per_unit(likelihood: Likelihood) -> tuple[str, str] | None:
-    """The argument and the column of an exposure or a number of trials, where there is one."""
-    columns = dict(likelihood.columns)
-    return next(((a, columns[a]) for a in ("exposure", "trials") if a in columns), None)
-
-
-def class_labels(likelihood: Likelihood) -> tuple[Any, ...]:
-    """The classes of an output that has them."""
-    return (likelihood.classes or ()) if isinstance(likelihood, Classes) else ()
-
-
-def numbered(likelihood: Likelihood) -> bool:
-    """Whether the classes are numbers."""
-    return all(isinstance(label, Real) for label in class_labels(likelihood))
-
-
-def position_of(output: str, likelihood: Likelihood, labels: Any) -> Any:
-    """Classes as their positions."""
-    one = np.ndim(labels) == 0
-    found = observe(output, likelihood, [labels] if one else list(labels))[1]
-    return found[0] if one else found
-
-
 def quantity(output: str, likelihood: Likelihood) -> str:
     """What is drawn of an output, in words."""
-    if isinstance(likelihood, Bernoulli):
-        return f"P({output} = 1)"
-    if isinstance(likelihood, Categorical):
-        return f"P({output} = class)"
-    per = per_unit(likelihood)
-    return output if per is None else f"{output} / {per[1]}"
+    if likelihood.outcome in ("yes/no", "nominal"):
+        return f"P({output} = {'1' if likelihood.outcome == 'yes/no' else 'class'})"
+    unit = likelihood.unit_column
+    return output if unit is None else f"{output} / {unit}"
 
 
-def drawn_values(likelihood: Likelihood, here: Seen, label: Any = None) -> np.ndarray:
-    """Observed values on the scale of the picture: rates, labels that are numbers, positions.
-
-    With a label, one where it was observed and zero elsewhere.
-    """
-    if label is not None:
-        return (likelihood.decode(here.values) == label).astype(float)
-    per = per_unit(likelihood)
-    if per is not None:
-        n = here.given[per[0]]
-        return np.where(n > 0, here.values / np.where(n > 0, n, 1.0), np.nan)
-    if isinstance(likelihood, Ordinal) and numbered(likelihood):
-        return likelihood.decode(here.values).astype(float)
-    return here.values
-
-
-def curve_of(model: HetMOGP, output: str, asked: Any, level: float) -> Curve:
+def curve_of(model: HetMOGP, prediction: OutputPrediction, level: float) -> Curve:
     """The line and the band of an output, as `posterior` describes them."""
-    prediction = model.predict(asked, [output])[output]
     likelihood = prediction.likelihood
     percent = f"{100 * level:g}%"
-    if isinstance(likelihood, Bernoulli) or per_unit(likelihood) is not None:
-        line = "probability" if isinstance(likelihood, Bernoulli | Binomial) else "rate"
-        ends = _band_of_mean(model, output, asked, level)
-        return Curve(prediction.mean, *ends, line, f"{percent} band of the {line}")
+    if likelihood.outcome == "yes/no" or likelihood.unit_column is not None:
+        name = likelihood.mean_name
+        with session(model.dtype):
+            ends = _band_of_mean(prediction, level)
+        return Curve(prediction.mean, *ends, name, f"{percent} band of the {name}")
     lower, upper = prediction.interval(level)
     band = f"{percent} interval"
-    if isinstance(likelihood, Ordinal) and not numbered(likelihood):
-        lower, centre, upper = (
-            position_of(output, likelihood, labels)
-            for labels in (lower, prediction.quantile(0.5), upper)
-        )
+    if not likelihood.numeric:
+        median = prediction.quantile(0.5)
+        lower, centre, upper = (likelihood.observe(part)[1] for part in (lower, median, upper))
         return Curve(centre, lower, upper, "median", band, True)
     centre, line = prediction.mean, "mean"
     if not np.isfinite(centre).all():
@@ -303,32 +275,23 @@ def reach_of(level: float) -> float:
     return float(norm.ppf(0.5 + level / 2))
 
 
-def _band_of_mean(
-    model: HetMOGP, output: str, asked: Any, level: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _band_of_mean(prediction: OutputPrediction, level: float) -> tuple[np.ndarray, np.ndarray]:
     """The central interval of E[y | f] under the posterior of f."""
-    reach, likelihood = reach_of(level), model.likelihoods_[output]
-    of = [model.parameter_names_.index(f"{output}.{name}") for name in likelihood.latent]
-    single = len(of) == 1
-    if single:  # the mean is monotone in f: its quantiles are those of f
-        mean, cov = model.parameter_functions(asked)
-        std = np.sqrt(cov[:, of, of])
-        f = np.stack([mean[:, of] - reach * std, mean[:, of] + reach * std])
+    reach, (mean, factor) = reach_of(level), prediction._f()
+    if mean.shape[1] == 1:  # the mean is monotone in f: its quantiles are those of f
+        std = np.linalg.norm(factor, axis=2)
+        f, levels = np.stack([mean - reach * std, mean + reach * std]), [0.0, 1.0]
     else:
-        f = _draws(model, of, asked)
-    with session(model.dtype):
-        values = np.asarray(jax.vmap(jax.vmap(likelihood.mean))(jnp.asarray(f)))
-    levels = [0.0, 1.0] if single else [0.5 - level / 2, 0.5 + level / 2]
+        f, levels = _draws(mean, factor), [0.5 - level / 2, 0.5 + level / 2]
+    values = np.asarray(jax.vmap(jax.vmap(prediction.likelihood.mean))(jnp.asarray(f)))
     lower, upper = np.quantile(values, levels, axis=0)
     return lower, upper
 
 
-def _draws(model: HetMOGP, of: Sequence[int], asked: Any) -> np.ndarray:
-    """Draws of some parameter functions, (draws, N, functions): the same noise at all inputs.
+def _draws(mean: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Draws of parameter functions, (draws, N, J): the same noise at all inputs.
 
     Each input has its own posterior then, and what is drawn of it is smooth.
     """
-    mean, variance = model.latent_functions(asked)
-    noise = np.random.default_rng(0).standard_normal((DRAWS, 1, mean.shape[1]))
-    u = mean + np.sqrt(variance) * noise
-    return model.constants_[list(of)] + u @ model.weights_[list(of)].T
+    noise = np.random.default_rng(0).standard_normal((DRAWS, factor.shape[2]))
+    return mean + np.einsum("njr,kr->knj", factor, noise)

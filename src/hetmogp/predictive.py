@@ -58,10 +58,11 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
         weights, centres, variances = mixture
         z, log_slope = _warped(likelihood, y)
         density = logsumexp(normal_log_density(z, centres, variances), b=weights) + log_slope
-        if "event" not in likelihood.given:
+        censored = likelihood.censored(likelihood.given)
+        if censored is False:
             return density
-        longer = logsumexp(log_ndtr((centres - z) / jnp.sqrt(variances)), b=weights)
-        return jnp.where(jnp.asarray(likelihood.given["event"]) > 0, density, longer)
+        larger = logsumexp(log_ndtr((centres - z) / jnp.sqrt(variances)), b=weights)
+        return jnp.where(censored, larger, density)
     if len(mean) <= 2:
         return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
     f, weights = nodes(mean, factor)

@@ -47,7 +47,7 @@ def scores(names: Sequence[str], observed: Observed, level: float = 0.9) -> pd.D
         likelihood = prediction.likelihood
         row = rows[name]
         row |= {"values": len(y), "nlpd": float(-np.mean(prediction.log_prob(y)))}
-        exact = ~_censored(prediction)
+        exact = ~np.broadcast_to(likelihood.censored(prediction.given), len(y))
         if likelihood.classes:
             best = likelihood.decode(prediction.probabilities.argmax(axis=1))
             row["accuracy"] = float(np.mean(best == y))
@@ -78,11 +78,6 @@ def has_transforms(likelihood: Likelihood) -> bool:
     return likelihood.outcome not in ("nominal", "yes/no")
 
 
-def _censored(prediction: OutputPrediction) -> np.ndarray:
-    """Which of the observed values are only known to be larger."""
-    return np.broadcast_to(prediction.likelihood.censored(prediction.given), len(prediction))
-
-
 def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
     """Where each value falls in its predictive distribution: uniform if predictions are right.
 
@@ -105,7 +100,7 @@ def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
         if heavy.any():
             u = u - np.where(heavy, chance * np.exp(prediction.log_prob(y)), 0.0)
         u = np.clip(u, 0.0, 1.0)
-    return np.where(_censored(prediction), u + chance * (1.0 - u), u)
+    return np.where(likelihood.censored(prediction.given), u + chance * (1.0 - u), u)
 
 
 def reliability(
@@ -117,8 +112,7 @@ def reliability(
     hit = codes[:, None] == np.arange(p.shape[1])
     if prediction.likelihood.outcome == "yes/no":
         p, hit = p[:, 1:], hit[:, 1:]  # the other class says the same
-    sizes = max(1, min(BINS, p.size // 10))
-    groups = np.array_split(np.argsort(p, axis=None), sizes)
+    groups = np.array_split(np.argsort(p, axis=None), max(1, min(BINS, p.size // 10)))
     p, hit = p.reshape(-1), hit.reshape(-1)
     rows = [
         (p[g].mean(), hit[g].mean(), 1.96 * np.sqrt(np.sum(p[g] * (1.0 - p[g]))) / len(g))

@@ -139,7 +139,8 @@ class Likelihood(eqx.Module):
         outcome: what a value is.
         classes: the values there are, where they are few and known; y is a position among them.
         softmax: whether the parameter functions are log odds of the classes against the first.
-        unit: the argument that the mean is proportional to, if there is one.
+        unit: the argument that the mean is proportional to; "" if there is none.
+        censoring: the argument that is 0 where a value is only known to be larger, if there is one.
         mean_name: what the mean of one unit is called in pictures.
         ends: the smallest and the largest value there can be.
         atoms: those of a continuous output that have a probability of their own.
@@ -156,7 +157,8 @@ class Likelihood(eqx.Module):
     outcome: ClassVar[Outcome] = "real"
     classes: ClassVar[tuple[Any, ...]] = ()
     softmax: ClassVar[bool] = False
-    unit: ClassVar[str | None] = None
+    unit: ClassVar[str] = ""
+    censoring: ClassVar[str] = ""
     mean_name: ClassVar[str] = "mean"
     ends: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     atoms: ClassVar[tuple[float, ...]] = ()
@@ -299,7 +301,7 @@ class Likelihood(eqx.Module):
 
     def censored(self, given: Mapping[str, Any]) -> Any:
         """Whether values that come with these arguments are only known to be larger."""
-        return False
+        return given.get(self.censoring, 1.0) == 0
 
     def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """How far a is from b."""
@@ -367,7 +369,7 @@ class Likelihood(eqx.Module):
     @property
     def unit_column(self) -> str | None:
         """The column that holds the `unit` of each observation, if there is one."""
-        return dict(self.columns).get(self.unit or "")
+        return dict(self.columns).get(self.unit)
 
     @property
     def constants(self) -> dict[str, float]:

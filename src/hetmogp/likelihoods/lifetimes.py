@@ -26,6 +26,7 @@ class Lifetime(Likelihood):
     """A positive time, its end seen or not."""
 
     arguments = {"event": Argument("0 (right-censored) or 1", lambda e: (e == 0) | (e == 1))}
+    censoring = "event"
     support = "a number > 0"
     ends = (0.0, np.inf)
 
@@ -52,10 +53,6 @@ class Lifetime(Likelihood):
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return y > 0
-
-    def censored(self, given: Mapping[str, Any]) -> Any:
-        """See `Likelihood.censored`."""
-        return given.get("event", 1.0) == 0
 
     def doubt(self, y: np.ndarray) -> str | None:
         """See `Likelihood.doubt`."""

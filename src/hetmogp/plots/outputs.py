@@ -13,17 +13,12 @@ from matplotlib.ticker import MaxNLocator
 from ..curves import (
     Curve,
     Seen,
-    class_labels,
     curve_of,
-    drawn_values,
     gaps,
     held_at,
     likelihood_of,
     line_through,
     middle,
-    numbered,
-    per_unit,
-    position_of,
     quantity,
     range_of,
     read_data,
@@ -31,11 +26,11 @@ from ..curves import (
     shown_as,
     turns,
 )
-from ..inputs import restored
-from ..likelihoods import Bernoulli, Categorical, Classes, Likelihood, Ordinal, VonMises
+from ..inputs import grid as grid_over
+from ..likelihoods import Likelihood
 from ..model import HetMOGP
 from ..prediction import OutputPrediction
-from ..tables import Dataset
+from ..tables import Dataset, observe
 from .canvas import DATA, GAP, canvas, legend_for, lines, name_axis, palette, plain
 
 __all__ = ["observations", "posterior", "shade", "surface"]
@@ -72,7 +67,7 @@ def posterior(
             of numbers and the most frequent label. Of the data only rows with those labels are
             drawn.
         X: inputs of data to draw as well, in any form that `fit` takes.
-        Y: their outputs. Long stretches in which this one was not observed are marked.
+        Y: their outputs. Long ranges in which this one was not observed are marked.
         level: of the band.
         legend: whether to add one.
         ax: where to draw.
@@ -80,24 +75,21 @@ def posterior(
     likelihood = likelihood_of(model, output)
     data = read_data(model, X, Y)
     line = line_through(model, "posterior", x, along=along, at=at, data=data)
-    asked, shown = restored(line.table, model.columns_), shown_as(model, line.table, line.j)
-    drawn: Curve | np.ndarray
-    if isinstance(likelihood, Categorical):
-        drawn = model.predict(asked, [output])[output].probabilities
-    else:
-        drawn = curve_of(model, output, asked, level)
+    prediction, shown = _at(model, output, line.table), shown_as(model, line.table, line.j)
+    stacked = likelihood.outcome == "nominal"
+    curve = None if stacked else curve_of(model, prediction, level)
     axes, own = canvas(ax)
     if data is not None:
         here, every = _of_these_labels(model, line.table[0], seen_of(data, output), data)
         for k, ends in enumerate(gaps(here.inputs[:, line.j], every[:, line.j])):
-            stretch = np.tile(line.table[0], (2, 1))
-            stretch[:, line.j] = ends
-            shade(*shown_as(model, stretch, line.j), ax=axes, label="_" if k else "not observed")
+            two = np.tile(line.table[0], (2, 1))
+            two[:, line.j] = ends
+            shade(*shown_as(model, two, line.j), ax=axes, label="_" if k else "not observed")
         _draw_seen(shown_as(model, here.inputs, line.j), likelihood, here, axes)
-    if isinstance(drawn, Curve):
-        _draw_curve(likelihood, shown, drawn, axes)
+    if curve is None:
+        _draw_stack(likelihood, shown, prediction.probabilities, axes)
     else:
-        _draw_stack(likelihood, shown, drawn, axes)
+        _draw_curve(likelihood, shown, curve, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
     axes.set_ylabel(plain(quantity(output, likelihood)))
     held = held_at(model, line.table[:1], [line.j])
@@ -107,6 +99,11 @@ def posterior(
     if legend:
         legend_for(axes, own)
     return axes
+
+
+def _at(model: HetMOGP, output: str, table: np.ndarray) -> OutputPrediction:
+    """The prediction of one output at inputs that are numbers already."""
+    return model._predict(table, [output], {})[output]
 
 
 def observations(
@@ -122,20 +119,20 @@ def observations(
 
 
 def shade(begin: Any, end: Any, *, ax: Axes, label: str = "not observed") -> Axes:
-    """Mark a stretch of the input where an output was not observed."""
+    """Mark a range of the input where an output was not observed."""
     ax.axvspan(begin, end, color=GAP, alpha=0.18, lw=0, label=label)
     return ax
 
 
 def _draw_curve(likelihood: Likelihood, x: np.ndarray, curve: Curve, ax: Axes) -> None:
     """A line and a band, with ticks that suit the values of the output."""
-    if isinstance(likelihood, VonMises):
+    if likelihood.outcome == "circular":
         _around(x, curve, ax)
         return
     lines(x, curve, ax)
-    if isinstance(likelihood, Ordinal):
-        labels = class_labels(likelihood)
-        ax.set_yticks(labels if numbered(likelihood) else range(len(labels)), map(plain, labels))
+    if likelihood.outcome == "ordered":
+        labels = likelihood.classes
+        ax.set_yticks(labels if likelihood.numeric else range(len(labels)), map(plain, labels))
     elif curve.steps:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
 
@@ -150,7 +147,7 @@ def _around(x: np.ndarray, curve: Curve, ax: Axes) -> None:
 
 def _draw_stack(likelihood: Likelihood, x: np.ndarray, probabilities: np.ndarray, ax: Axes) -> None:
     """The probabilities of the classes as areas that fill up one."""
-    labels = [plain(label) for label in class_labels(likelihood)]
+    labels = [plain(label) for label in likelihood.classes]
     ax.stackplot(x, probabilities.T, labels=labels, colors=palette(len(labels)), alpha=0.75, lw=0)
     ax.set_yticks(np.linspace(0, 1, 6))
     ax.set_ylim(0.0, max(1.0, ax.dataLim.y1 + 0.03 if ax.dataLim.y1 > 1.001 else 1.0))
@@ -164,28 +161,26 @@ def _of_these_labels(
     labels = [j for j in np.flatnonzero(held) if j not in besides]
     every = np.concatenate(data.inputs)
     mine, all_mine = ((X[:, labels] == row[labels]).all(axis=1) for X in (here.inputs, every))
-    given = {argument: column[mine] for argument, column in here.given.items()}
-    return Seen(here.inputs[mine], here.values[mine], given), every[all_mine]
+    return here.at(mine), every[all_mine]
 
 
 def _draw_seen(x: np.ndarray, likelihood: Likelihood, here: Seen, ax: Axes) -> None:
     """The data of one output; of classes without order, a row of ticks each above the areas."""
-    if isinstance(likelihood, Categorical):
-        K = len(class_labels(likelihood))
+    y, censored = here.values, here.censored
+    if likelihood.outcome == "nominal":
+        K = len(likelihood.classes)
         apart = min(0.05, 0.4 / K)
         for k, colour in enumerate(palette(K)):
-            mine = here.values == k
-            y = np.full(mine.sum(), 1.0 + apart * (k + 0.8))
-            ax.plot(x[mine], y, "|", ms=6, color=colour, alpha=0.7)
+            mine = y == k
+            ax.plot(x[mine], 1.0 + apart * (y[mine] + 0.8), "|", ms=6, color=colour, alpha=0.7)
         ax.plot([], [], "|", ms=6, color=DATA, label="observed")
         return
-    y, ended = drawn_values(likelihood, here), here.given.get("event", np.ones(len(x))) > 0
-    ticks = True if isinstance(likelihood, Ordinal) else None
-    observations(x[ended], y[ended], ax=ax, ticks=ticks if per_unit(likelihood) is None else False)
-    if not ended.all():
-        ax.plot(
-            x[~ended], y[~ended], "^", ms=4, mfc="none", color=DATA, alpha=0.7, label="censored"
-        )
+    ticks = True if likelihood.outcome == "ordered" else None
+    rates = likelihood.unit_column is not None
+    observations(x[~censored], y[~censored], ax=ax, ticks=False if rates else ticks)
+    if censored.any():
+        look: dict[str, Any] = {"mfc": "none", "color": DATA, "alpha": 0.7, "label": "censored"}
+        ax.plot(x[censored], y[censored], "^", ms=4, **look)
 
 
 def surface(
@@ -226,8 +221,7 @@ def surface(
         raise ValueError(f"grid must be at least 2, not {grid}")
     pair, data = _pair(model, inputs), read_data(model, X, Y)
     table, shape = _mesh(model, pair, data, grid)
-    prediction = model.predict(restored(table, model.columns_), [output])[output]
-    values, title, ticks = _mapped(prediction, what, label)
+    values, title, ticks = _mapped(_at(model, output, table), what, label)
     values = np.where(np.isfinite(values), values, np.nan).reshape(shape)
     colours = _colours(likelihood, values, what, label)
 
@@ -239,7 +233,8 @@ def surface(
         x, y = (shown_as(model, here.inputs, j) for j in pair)
         look: dict[str, Any] = {"color": DATA}
         if what == "mean":
-            look = {"c": drawn_values(likelihood, here, label), **colours}
+            mine = here.values if label is None else likelihood.decode(here.codes) == label
+            look = {"c": mine, **colours}
         axes.scatter(x, y, s=16, linewidths=0.5, edgecolors="white", label="observed", **look)
     bar = axes.figure.colorbar(ScalarMappable(**colours), ax=axes, label=plain(title))
     if ticks is not None:
@@ -276,18 +271,13 @@ def _mesh(
     model: HetMOGP, pair: Sequence[int], data: Dataset | None, grid: int
 ) -> tuple[np.ndarray, tuple[int, int]]:
     """Inputs over a rectangle, row by row from below, and how many there are up and across."""
-    rows = np.concatenate(model.inducing_inputs_ if data is None else data.inputs)
-    lowest, highest = range_of(model, data)
-    sides = [
-        np.arange(float(len(model.columns_[j].levels)))
-        if model.columns_[j].kind == "category"
-        else np.linspace(lowest[j], highest[j], grid)
-        for j in pair
-    ]
-    shape = len(sides[1]), len(sides[0])
-    table = np.tile(middle(model, rows), (shape[0] * shape[1], 1))
-    table[:, pair] = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
-    return table, shape
+    up_first = [pair[1], pair[0]]
+    columns = [model.columns_[j] for j in up_first]
+    points = grid_over(columns, range_of(model, data)[:, up_first], grid)
+    table = np.tile(middle(model, data), (len(points), 1))
+    table[:, up_first] = points
+    up, across = (len(column.levels) or grid for column in columns)
+    return table, (up, across)
 
 
 def _mapped(
@@ -296,52 +286,45 @@ def _mapped(
     """The numbers of a map, what they are, and the names of classes to mark on the colour bar."""
     output, likelihood = prediction.name, prediction.likelihood
     if label is not None:
-        if not isinstance(likelihood, Classes):
+        if not likelihood.labelled:
             raise ValueError(
                 f"output {output!r} is {likelihood.kind}, which has no label {label!r}"
             )
         if what == "std":
             raise ValueError('what="std" is of an output itself: leave out label')
-        k = int(position_of(output, likelihood, label))
+        k = int(observe(output, likelihood, [label])[1][0])
         return prediction.probabilities[:, k], f"P({output} = {label})", None
-    if isinstance(likelihood, Categorical):
+    if likelihood.outcome == "nominal":
         if what == "std":
             raise ValueError(
-                f"output {output!r} is Categorical: classes have no standard deviation"
+                f"output {output!r} is {likelihood.kind}: classes have no standard deviation"
             )
-        ticks = [str(c) for c in class_labels(likelihood)]
+        ticks = list(map(str, likelihood.classes))
         return prediction.probabilities.argmax(axis=1), f"most probable {output}", ticks
     if what == "std":
-        return prediction.std, f"standard deviation of {_of_one(output, likelihood)}", None
-    if isinstance(likelihood, Bernoulli):
+        unit = likelihood.unit_column  # predictions are for one
+        of_one = output if unit is None else f"{output} ({unit} = 1)"
+        return prediction.std, f"standard deviation of {of_one}", None
+    if likelihood.outcome == "yes/no":
         return prediction.mean, quantity(output, likelihood), None
-    named = None if numbered(likelihood) else [str(c) for c in class_labels(likelihood)]
+    named = None if likelihood.numeric else list(map(str, likelihood.classes))
     if not np.isfinite(prediction.mean).all():  # a lifetime's may not be
         return prediction.quantile(0.5), f"median of {quantity(output, likelihood)}", named
     return prediction.mean, f"mean of {quantity(output, likelihood)}", named
 
 
-def _of_one(output: str, likelihood: Likelihood) -> str:
-    """An output as predictions have it: for an exposure, or a number of trials, of one."""
-    per = per_unit(likelihood)
-    return output if per is None else f"{output} ({per[1]} = 1)"
-
-
 def _colours(likelihood: Likelihood, values: np.ndarray, what: str, label: Any) -> dict[str, Any]:
     """The colour map and the scale of a map."""
-    K = len(class_labels(likelihood))
-    ends = np.nanmin(values), np.nanmax(values)
+    colours, ends = "viridis", (np.nanmin(values), np.nanmax(values))
     if what == "std":
-        return {"cmap": "cividis", "norm": Normalize(*ends)}
-    if label is not None or isinstance(likelihood, Bernoulli):
-        return {"cmap": "viridis", "norm": Normalize(0.0, 1.0)}
-    if isinstance(likelihood, Categorical):
-        return {
-            "cmap": ListedColormap(palette(K)),
-            "norm": BoundaryNorm(np.arange(K + 1) - 0.5, K),
-        }
-    if isinstance(likelihood, VonMises):
-        return {"cmap": "twilight", "norm": Normalize(-np.pi, np.pi)}
-    if not numbered(likelihood):
-        ends = 0.0, K - 1.0
-    return {"cmap": "viridis", "norm": Normalize(*ends)}
+        colours = "cividis"
+    elif label is not None:
+        ends = 0.0, 1.0
+    elif likelihood.outcome == "nominal":
+        K = len(likelihood.classes)
+        return {"cmap": ListedColormap(palette(K)), "norm": BoundaryNorm(np.arange(K + 1) - 0.5, K)}
+    elif likelihood.outcome == "yes/no" or not likelihood.numeric:
+        ends = likelihood.ends
+    elif likelihood.outcome == "circular":
+        colours, ends = "twilight", likelihood.ends
+    return {"cmap": colours, "norm": Normalize(*ends)}

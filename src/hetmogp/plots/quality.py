@@ -9,9 +9,8 @@ from scipy.stats import kstwo
 from sklearn.utils.validation import check_is_fitted
 
 from ..curves import likelihood_of
-from ..likelihoods import Bernoulli, Categorical
 from ..model import HetMOGP
-from ..scoring import reliability, transforms
+from ..scoring import has_transforms, reliability, transforms
 from .canvas import DATA, INK, SERIES, canvas, plain
 
 __all__ = ["calibration", "comparison"]
@@ -54,7 +53,7 @@ def calibration(
     if not seen:
         raise ValueError(f"Y has no observed value of {', '.join(map(str, chosen))}")
     axes, own = canvas(ax, (7.4, 5.0))
-    ordered = [n for n in seen if not isinstance(model.likelihoods_[n], Bernoulli | Categorical)]
+    ordered = [name for name in seen if has_transforms(model.likelihoods_[name])]
     _chance([len(seen[name][1]) for name in ordered], axes)
     axes.plot([0, 1], [0, 1], color="black", lw=1, ls="--", zorder=2)
     for k, (name, (prediction, y, _)) in enumerate(seen.items()):

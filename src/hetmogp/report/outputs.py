@@ -11,13 +11,9 @@ import plotly.graph_objects as go
 from ..columns import Column
 from ..curves import (
     Curve,
-    Seen,
-    class_labels,
     curve_of,
-    drawn_values,
     gaps,
     line_through,
-    numbered,
     quantity,
     range_of,
     seen_of,
@@ -65,7 +61,7 @@ def _along(model: HetMOGP, name: str, along: str, data: Dataset | None) -> tuple
         asked, where = restored(line.table, model.columns_), ", ".join(map(str, at.values()))
         shown: Any = True if k < SHOWN else "legendonly"
         colour = COLOURS[k % len(COLOURS)]
-        drawn = curve_of(model, name, asked, LEVEL)
+        drawn = curve_of(model, model.predict(asked, [name])[name], LEVEL)
         around = isinstance(likelihood, VonMises)
         for turn, part in enumerate(turns(drawn) if around else [drawn]):
             _add_curve(figure, asked[along], part, where, colour, shown, first=turn == 0)
@@ -81,8 +77,8 @@ def _along(model: HetMOGP, name: str, along: str, data: Dataset | None) -> tuple
 
 def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
     """Ticks that suit the values of an output: classes by name, directions in parts of a turn."""
-    if isinstance(likelihood, Ordinal) and not numbered(likelihood):
-        labels = class_labels(likelihood)
+    if isinstance(likelihood, Ordinal) and not likelihood.numeric:
+        labels = likelihood.classes
         figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(str, labels)))
     elif isinstance(likelihood, VonMises):
         quarters = np.pi * np.arange(-2, 3) / 2
@@ -107,7 +103,7 @@ def _classes(
     line = line_through(model, "report", along=along, at=at, data=data, points=POINTS)
     asked = restored(line.table, model.columns_)
     probabilities = model.predict(asked, [name])[name].probabilities
-    for c, label in enumerate(class_labels(likelihood)):
+    for c, label in enumerate(likelihood.classes):
         figure.add_scatter(
             x=asked[along],
             y=probabilities[:, c],
@@ -226,8 +222,8 @@ def _add_dots(
 
 def _in_words(likelihood: Likelihood, value: float) -> str:
     """An observed value to hover over."""
-    if isinstance(likelihood, Categorical) or not numbered(likelihood):
-        return str(class_labels(likelihood)[int(value)])
+    if isinstance(likelihood, Categorical) or not likelihood.numeric:
+        return str(likelihood.classes[int(value)])
     return f"{value:.4g}"
 
 
@@ -239,11 +235,11 @@ def _by_label(model: HetMOGP, name: str) -> tuple[str, go.Figure]:
     likelihood = model.likelihoods_[name]
     if isinstance(likelihood, Categorical):
         probabilities = model.predict(at, [name])[name].probabilities
-        for c, label in enumerate(class_labels(likelihood)):
+        for c, label in enumerate(likelihood.classes):
             figure.add_bar(x=x, y=probabilities[:, c], name=str(label))
         figure.update_layout(barmode="stack")
     else:
-        drawn = curve_of(model, name, at, LEVEL)
+        drawn = curve_of(model, model.predict(at, [name])[name], LEVEL)
         figure.add_scatter(
             x=x,
             y=drawn.centre,
@@ -278,7 +274,7 @@ def _map(
     likelihood = prediction.likelihood
     look: dict[str, Any] = {"colorscale": "Viridis", "colorbar": {"thickness": 12}}
     if isinstance(likelihood, Categorical):
-        labels, probabilities = class_labels(likelihood), prediction.probabilities
+        labels, probabilities = likelihood.classes, prediction.probabilities
         z, extra = probabilities.argmax(axis=1).astype(float), probabilities.max(axis=1)
         what, K = "the most probable class", len(labels)
         colours = [COLOURS[c % len(COLOURS)] for c in range(K)]
@@ -365,8 +361,5 @@ def _observed(
     rows = np.arange(len(seen.values))
     if len(rows) > MOST_DOTS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_DOTS, replace=False))
-    given = {argument: column[rows] for argument, column in seen.given.items()}
-    some = Seen(seen.inputs[rows], seen.values[rows], given)
-    ended = given.get("event", np.ones(len(rows))) > 0
-    values = drawn_values(model.likelihoods_[name], some)
-    return restored(some.inputs, model.columns_), values, ended
+    some = seen.at(rows)
+    return restored(some.inputs, model.columns_), some.values, ~some.censored

@@ -37,9 +37,13 @@ def test_weights_the_data_does_not_ask_for_are_exactly_zero(sharing):
     )
 
 
-def test_the_demo_writes_its_figure(sharing, tmp_path):
+def test_the_demo_writes_its_figure_and_says_what_it_found(sharing, tmp_path, monkeypatch):
     problem, joint, alone = sharing
-    target = tmp_path / "gap.png"
-    demo.draw(problem, joint, alone, target)
+    monkeypatch.setattr(demo, "fit_both", lambda problem: (joint, alone))
+    said = demo.run(tmp_path).split("\n")
+    target = tmp_path / "missing_gap.png"
     assert target.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["gap.png"]
+    assert list(tmp_path.iterdir()) == [target]
+    assert said[-1] == f"figure: {target}"
+    joint_row = f"joint (hetmogp) {demo.nlpd_in_gap(joint, problem):.3f} {joint.elbo_:.1f}"
+    assert " ".join(said[2].split()).startswith(joint_row)

@@ -71,7 +71,7 @@ def test_differences_are_paired_by_split():
 def test_a_page_has_the_papers_numbers_where_there_are_any():
     truth = {"case": "ours", "split": 0, "model": "truth", "output": "y", "nlpd": 0.25}
     table = pd.concat([rows("ours"), pd.DataFrame([truth]), rows("other")], ignore_index=True)
-    text = compare.markdown(table, {"ours": {"y": ("12.5", "13.5")}}, "`latents=3`")
+    text = compare.markdown(table, {"ours": {"y": ("12.5", "13.5")}}, "latents=3")
     ours, other = text.split("**other**")
     assert "| output | truth | joint | independent | difference | better |" in ours
     assert "| y | 0.250 | 1.500 ± 0.707 | 1.700 ± 0.283 | -0.200 ± 0.424 | 1 of 2 |" in ours
@@ -184,10 +184,10 @@ def test_hidden_hours_are_hidden_for_one_output_at_a_time():
     assert len(train) == behaviour.TRAIN
     for name, part in test.items():
         assert part[name].notna().all()
-        stretches = behaviour._stretches(np.sort(part["t"].to_numpy()))
-        assert all(end - begin <= behaviour.WIDTH for begin, end in stretches)
-        assert 1 <= len(stretches) <= behaviour.BLOCKS
-        for begin, end in stretches:
+        hidden = behaviour.hidden_hours(part["t"])
+        assert all(end - begin <= behaviour.WIDTH for begin, end in hidden)
+        assert 1 <= len(hidden) <= behaviour.BLOCKS
+        for begin, end in hidden:
             here = train[train["t"].between(begin, end)]
             assert here[name].isna().all()
             others = here[[other for other in behaviour.LIKELIHOODS if other != name]]

@@ -12,7 +12,7 @@ import pytest
 
 from hetmogp import files
 from hetmogp.disk import Table
-from hetmogp.files import UnreadableFileError, beside, read_numbers, write_numbers
+from hetmogp.files import UnreadableFileError, read_numbers, temporary_file, write_numbers
 
 DEAD = 4_194_305  # one more than the largest number that Linux gives a process
 
@@ -64,11 +64,14 @@ def test_a_planted_link_is_not_written_through(tmp_path, monkeypatch):
     monkeypatch.setattr(files.secrets, "token_hex", lambda n: "ab" * n)
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    with beside(tmp_path / "m.csv") as partial:
+    with temporary_file(tmp_path / "m.csv") as partial:
         name = partial.name
     (tmp_path / "m.csv").unlink()
     (tmp_path / name).symlink_to(victim)
-    with pytest.raises(FileExistsError, match=r"m\.csv"), beside(tmp_path / "m.csv") as partial:
+    with (
+        pytest.raises(FileExistsError, match=r"m\.csv"),
+        temporary_file(tmp_path / "m.csv") as partial,
+    ):
         partial.write_text("theirs")
     assert victim.read_text() == "precious"
     assert not (tmp_path / "m.csv").exists()
@@ -79,7 +82,7 @@ def test_permissions_are_kept(tmp_path, umask, old):
     path = tmp_path / "m"
     path.write_text("old")
     path.chmod(old)
-    with beside(path) as partial:
+    with temporary_file(path) as partial:
         assert mode(partial) == 0o600  # nobody else reads it meanwhile
         partial.write_text("new")
     assert path.read_text() == "new"
@@ -87,7 +90,7 @@ def test_permissions_are_kept(tmp_path, umask, old):
 
 
 def test_a_new_file_has_the_permissions_that_the_umask_gives(tmp_path, umask):
-    with beside(tmp_path / "m") as partial:
+    with temporary_file(tmp_path / "m") as partial:
         partial.write_text("new")
     assert mode(tmp_path / "m") == 0o666 & ~umask
 
@@ -95,7 +98,7 @@ def test_a_new_file_has_the_permissions_that_the_umask_gives(tmp_path, umask):
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
-    with beside(tmp_path / "link") as partial:
+    with temporary_file(tmp_path / "link") as partial:
         partial.write_text("new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
@@ -104,7 +107,7 @@ def test_a_link_stays_a_link(tmp_path):
 @pytest.mark.parametrize("ending", [".hetmogp", ".parquet", "." + "é" * 100, ""])
 def test_a_name_of_255_bytes_can_be_written(tmp_path, ending):
     path = tmp_path / ("a" * (255 - len(os.fsencode(ending))) + ending)
-    with beside(path) as partial:
+    with temporary_file(path) as partial:
         assert partial.suffix in (ending, ".partial")
         partial.write_text("all")
     assert path.read_text() == "all"
@@ -114,7 +117,7 @@ def test_a_name_of_255_bytes_can_be_written(tmp_path, ending):
 def test_temporary_files_are_no_part_of_a_table(tmp_path):
     frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with beside(tmp_path / "b.csv") as partial:
+    with temporary_file(tmp_path / "b.csv") as partial:
         partial.write_text("x,y\n1,")
         assert partial.suffix == ".csv"  # by which libraries know what to write
         assert len(Table(tmp_path, inputs=["x"])) == 2
@@ -141,7 +144,7 @@ def test_abandoned_temporary_files_are_removed(tmp_path, name, age, stays):
     left = tmp_path / f".hetmogp-{name.format(dead=DEAD, alive=os.getpid())}"
     left.write_text("half")
     os.utime(left, (time.time() - age,) * 2)
-    with beside(tmp_path / "m") as partial:
+    with temporary_file(tmp_path / "m") as partial:
         partial.write_text("all")
     assert left.exists() == stays
 
@@ -152,7 +155,7 @@ def test_an_abandoned_link_is_removed_and_not_what_it_leads_to(tmp_path):
     left = tmp_path / f".hetmogp-{DEAD}-0123456789abcdef.partial"
     left.symlink_to(victim)
     os.utime(left, (0, 0), follow_symlinks=False)
-    with beside(tmp_path / "m") as partial:
+    with temporary_file(tmp_path / "m") as partial:
         partial.write_text("all")
     assert not left.is_symlink()
     assert victim.read_text() == "precious"
@@ -167,7 +170,7 @@ def test_after_an_error_everything_is_as_before(tmp_path, fault):
     path.write_text("old")
 
     def write():
-        with beside(path) as partial:
+        with temporary_file(path) as partial:
             partial.write_text("half")
             raise fault
 
@@ -179,10 +182,13 @@ def test_after_an_error_everything_is_as_before(tmp_path, fault):
 
 def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path):
     path = tmp_path / "m.csv"
-    with pytest.raises(OSError, match="No space left") as caught, beside(path):
+    with pytest.raises(OSError, match="No space left") as caught, temporary_file(path):
         raise OSError(errno.ENOSPC, "Error writing bytes to file")  # as pyarrow says it
     assert caught.value.filename == str(path)
-    with pytest.raises(OSError, match="No space left") as caught, beside("/dev/full") as device:
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        temporary_file("/dev/full") as device,
+    ):
         pd.DataFrame({"x": range(10)}).to_csv(device)
     assert caught.value.filename == "/dev/full"
 
@@ -190,7 +196,7 @@ def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path):
 def test_a_folder_that_is_not_there_is_told_by_the_file(tmp_path):
     with (
         pytest.raises(FileNotFoundError, match=r"'[^']*/none/m\.csv'$"),
-        beside(tmp_path / "none" / "m.csv"),
+        temporary_file(tmp_path / "none" / "m.csv"),
     ):
         pass
 
@@ -198,16 +204,16 @@ def test_a_folder_that_is_not_there_is_told_by_the_file(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_is_not_writable_is_told_by_the_file(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match=r"/m\.csv'$"), beside(tmp_path / "m.csv"):
+    with pytest.raises(PermissionError, match=r"/m\.csv'$"), temporary_file(tmp_path / "m.csv"):
         pass
 
 
 def test_an_error_about_another_file_is_left_as_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match="other") as caught, beside(tmp_path / "m"):
+    with pytest.raises(FileNotFoundError, match="other") as caught, temporary_file(tmp_path / "m"):
         (tmp_path / "other").read_text()
     assert caught.value.filename == str(tmp_path / "other")
     missing = OSError(errno.ENOENT, "Failed to open local file 'part.parquet'")  # pyarrow's
-    with pytest.raises(FileNotFoundError, match=r"part\.parquet"), beside(tmp_path / "m"):
+    with pytest.raises(FileNotFoundError, match=r"part\.parquet"), temporary_file(tmp_path / "m"):
         raise missing
 
 
@@ -220,7 +226,7 @@ def test_file_and_folder_are_flushed(tmp_path, monkeypatch):
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", watch)
-    with beside(tmp_path / "m") as partial:
+    with temporary_file(tmp_path / "m") as partial:
         partial.write_text("all")
     assert flushed == [False, True]
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from . import distributed
 from .disk import Table
-from .files import beside
+from .files import temporary_file
 
 if TYPE_CHECKING:
     from .model import HetMOGP
@@ -78,7 +78,7 @@ def predict(
 
     def write(path: Path) -> None:
         writer: pq.ParquetWriter | None = None
-        with beside(path) as partial:
+        with temporary_file(path) as partial:
             try:
                 for rows in table.each(predicted, columns, *mine):
                     writer = writer or pq.ParquetWriter(partial, rows.schema)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
+from matplotlib.figure import Figure
 
 from . import plots
-from .files import beside
+from .files import temporary_file
 from .likelihoods import Bernoulli, Gaussian
 from .model import HetMOGP, independent
 
@@ -96,65 +95,55 @@ def nlpd_in_gap(model: HetMOGP, problem: MissingGap) -> float:
     return float(-np.mean(prediction.log_prob(problem.y_test)))
 
 
-def run(out: Path, seed: int = 0) -> None:
-    """Simulate, fit, print a table and write the figure."""
+def run(out: Path, seed: int = 0) -> str:
+    """Simulate, fit and write the figure: what there is to say of it."""
     out.mkdir(parents=True, exist_ok=True)
     target = out / "missing_gap.png"
     problem = simulate(seed)
     joint, alone = fit_both(problem)
+    models = {"joint (hetmogp)": joint, "independent": alone}
+    nlpd = {name: f"{nlpd_in_gap(model, problem):.3f}" for name, model in models.items()}
+    table = pd.DataFrame(
+        {
+            "NLPD per value": {**nlpd, "the true function": f"{problem.nlpd_of_truth:.3f}"},
+            "bound": {name: f"{model.elbo_:.1f}" for name, model in models.items()},
+            "rounds": {name: str(model.n_iter_) for name, model in models.items()},
+            "seconds": {name: f"{model.fit_seconds_:.1f}" for name, model in models.items()},
+        }
+    )
+    with temporary_file(target) as partial:
+        drawn(problem, joint, alone).savefig(partial, dpi=130)
+    return (
+        "Binary output inside the gap it was never seen in (150 fresh values)\n"
+        f"{table.to_string(na_rep='')}\nfigure: {target}"
+    )
 
-    table = Table(title="Binary output inside the gap it was never seen in (150 fresh values)")
-    for column in ("model", "NLPD per value", "bound", "rounds", "seconds"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for label, model in (("joint (hetmogp)", joint), ("independent", alone)):
-        table.add_row(
-            label,
-            f"{nlpd_in_gap(model, problem):.3f}",
-            f"{model.elbo_:.1f}",
-            str(model.n_iter_),
-            f"{model.fit_seconds_:.1f}",
-        )
-    table.add_row("the true function", f"{problem.nlpd_of_truth:.3f}", "", "", "")
-    Console().print(table)
 
-    draw(problem, joint, alone, target)
-    Console().print(f"figure: {target}", highlight=False, soft_wrap=True)
-
-
-def draw(problem: MissingGap, joint: HetMOGP, alone: HetMOGP, target: Path) -> None:
+def drawn(problem: MissingGap, joint: HetMOGP, alone: HetMOGP) -> Figure:
     """Three panels as in the paper: the real output, and the binary one joint and alone."""
-    with mpl.rc_context({"backend": "agg", "font.size": 10, "axes.spines.top": False}):
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), constrained_layout=True)
-        grid = np.linspace(0.0, 1.0, 300)
-        f1, f2 = problem.truth(grid)
-        truth = {"color": "black", "ls": "--", "lw": 1.2, "label": "truth"}
-        panels = (
-            (joint, "real", "Real output, seen everywhere"),
-            (joint, "binary", "Binary output, joint model"),
-            (alone, "binary", "Binary output, by itself"),
-        )
-        for ax, (model, output, title) in zip(axes, panels, strict=True):
-            if output == "binary":
-                plots.shade(*GAP, ax=ax)
-            plots.observations(problem.X[output], problem.Y[output], ax=ax)
-            plots.posterior(model, output, grid, legend=False, ax=ax)
-            ax.plot(grid, f1 if output == "real" else 1 / (1 + np.exp(-f2)), **truth)
-            if output == "binary":
-                title += f"\nNLPD in the gap {nlpd_in_gap(model, problem):.3f}"
-            ax.set(title=title, xlabel="x", ylabel="y" if output == "real" else "P(y = 1)")
-            ax.spines["right"].set_visible(False)
-            ax.margins(x=0)
-        handles: dict[str, Any] = {}
-        for ax in axes[:2]:
-            handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-        figure.legend(
-            handles=list(handles.values()),
-            loc="outside lower center",
-            ncols=len(handles),
-            frameon=False,
-        )
-        with beside(target) as partial:
-            figure.savefig(partial, dpi=130)
-        plt.close(figure)
+    figure = Figure(figsize=(14, 4.4), layout="constrained")
+    axes = figure.subplots(1, 3)
+    grid = np.linspace(0.0, 1.0, 300)
+    f1, f2 = problem.truth(grid)
+    truth = {"real": f1, "binary": 1 / (1 + np.exp(-f2))}
+    panels = (
+        (joint, "real", "Real output, seen everywhere"),
+        (joint, "binary", "Binary output, joint model"),
+        (alone, "binary", "Binary output, by itself"),
+    )
+    for ax, (model, output, title) in zip(axes, panels, strict=True):
+        if output == "binary":
+            plots.shade(*GAP, ax=ax)
+            title += f"\nNLPD in the gap {nlpd_in_gap(model, problem):.3f}"
+        plots.observations(problem.X[output], problem.Y[output], ax=ax)
+        plots.posterior(model, output, grid, legend=False, ax=ax)
+        ax.plot(grid, truth[output], color="black", ls="--", lw=1.2, label="truth")
+        ax.set(title=title, xlabel="x", ylabel="y" if output == "real" else "P(y = 1)")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0)
+    handles: dict[str, Any] = {}
+    for ax in axes[:2]:
+        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    below: dict[str, Any] = {"loc": "outside lower center", "ncols": len(handles)}
+    figure.legend(handles=list(handles.values()), frameon=False, **below)
+    return figure

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-__all__ = ["UnreadableFileError", "beside", "read_numbers", "write_numbers"]
+__all__ = ["UnreadableFileError", "read_numbers", "temporary_file", "write_numbers"]
 
 LARGEST_HEADER = 2**26  # bytes; names and labels need a small part of it
 LONGEST_ENDING = 32  # bytes; with the rest of a temporary name far below a file system's 255
@@ -31,7 +31,7 @@ class UnreadableFileError(ValueError):
 
 
 @contextmanager
-def beside(path: str | os.PathLike) -> Iterator[Path]:
+def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary file in the same folder, which replaces the target once all of it is written.
 
     It has the target's ending, by which some libraries tell what to write, and a random name that
@@ -141,7 +141,7 @@ def write_numbers(
         kind: json.dumps(facts, allow_nan=False),
     }
     metadata["sha256"] = _digest(metadata, kind, tensors)
-    with beside(path) as partial:
+    with temporary_file(path) as partial:
         partial.write_bytes(to_bytes(tensors, metadata))
 
 

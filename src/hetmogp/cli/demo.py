@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .application import Seed, app, fail, one_clear_line
+from .application import Seed, app, fail, one_clear_line, say
 
 
 @app.command()
@@ -21,6 +21,6 @@ def demo(
         from ..demo import run
 
         try:
-            run(out, seed)
+            say(run(out, seed))
         except OSError as error:
             fail(f"cannot write to {out}: {error.strerror or error}")

@@ -1,16 +1,12 @@
 """`hetmogp experiment NAME`: the paper's experiments, one command each."""
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .application import Json, app, one_clear_line, print_json
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..experiments.compare import Paper
+from .application import Json, app, one_clear_line, print_json, say
 
 experiment = typer.Typer(help="Run one of the paper's experiments.", no_args_is_help=True)
 app.add_typer(experiment, name="experiment")
@@ -21,6 +17,7 @@ Workers = Annotated[int, typer.Option(min=1, help="How many fits at a time, each
 Page = Annotated[
     Path | None, typer.Option(help="A Markdown page in which to renew the experiment's tables.")
 ]
+Splits = Annotated[int, typer.Option(min=1, help="How many for each case.")]
 HERE = Path("experiments")
 
 
@@ -41,12 +38,7 @@ def gap(
 
     Ten draws take two minutes. Example: hetmogp experiment gap --splits 3
     """
-    with one_clear_line():
-        _room(page, "gap")
-        from ..experiments import gap
-
-        found = gap.run(out, splits, workers)
-        _tell("gap", found, gap.PAPER, gap.SETTINGS, out, page, as_json)
+    _run("gap", out, page, as_json, splits=splits, workers=workers)
 
 
 @experiment.command()
@@ -62,17 +54,12 @@ def behaviour(
 
     Example: hetmogp experiment behaviour --splits 1 --workers 2
     """
-    with one_clear_line():
-        _room(page, "behaviour")
-        from ..experiments import behaviour
-
-        found = behaviour.run(out, splits, data, workers)
-        _tell("behaviour", found, behaviour.PAPER, behaviour.SETTINGS, out, page, as_json)
+    _run("behaviour", out, page, as_json, splits=splits, data=data, workers=workers)
 
 
 @experiment.command()
 def london(
-    splits: Annotated[int, typer.Option(min=1, help="How many for each case.")] = 5,
+    splits: Splits = 5,
     out: Out = HERE,
     data: Data = None,
     workers: Workers = 1,
@@ -83,41 +70,12 @@ def london(
 
     Example: hetmogp experiment london --splits 1
     """
-    with one_clear_line():
-        _room(page, "london")
-        from ..experiments import london
-
-        found = london.run(out, splits, data, workers)
-        _tell("london", found, london.PAPER, london.SETTINGS, out, page, as_json)
-
-
-@experiment.command()
-def register(
-    data: Data = None,
-    page: Page = None,
-    as_json: Json = False,
-) -> None:
-    """One pass over four years of London's sales, beside one over 2017: time and memory.
-
-    Example: hetmogp experiment register
-    """
-    with one_clear_line():
-        _room(page, "register")
-        from ..experiments import london
-        from ..experiments.compare import renew
-
-        table = london.register(data)
-        if page is not None:
-            renew(page, "register", london.as_markdown(table))
-        if as_json:
-            print_json(table.to_dict("records"))
-        else:
-            typer.echo(table.T.to_string(header=False, float_format="{:,.3f}".format))
+    _run("london", out, page, as_json, splits=splits, data=data, workers=workers)
 
 
 @experiment.command()
 def arrhythmia(
-    splits: Annotated[int, typer.Option(min=1, help="How many for each case.")] = 10,
+    splits: Splits = 10,
     out: Out = HERE,
     data: Data = None,
     fetch: Annotated[
@@ -131,38 +89,49 @@ def arrhythmia(
 
     Example: hetmogp experiment arrhythmia --splits 2
     """
+    options = {"splits": splits, "data": data, "workers": workers, "from_openml": fetch}
+    _run("arrhythmia", out, page, as_json, **options)
+
+
+def _run(name: str, out: Path, page: Path | None, as_json: bool, **options: Any) -> None:
+    """Run an experiment: its tables are printed and put into the page."""
     with one_clear_line():
-        _room(page, "arrhythmia")
-        from ..experiments import arrhythmia
+        from ..experiments.compare import around_marks, markdown, plain_text, renew
 
-        found = arrhythmia.run(out, splits, data, workers, fetch)
-        _tell("arrhythmia", found, {}, arrhythmia.SETTINGS, out, page, as_json)
+        if page is not None:
+            around_marks(page, name)  # a page without marks is refused before the work
+        module = import_module(f"hetmogp.experiments.{name}")
+        table = module.run(out, **options)
+        settings = ", ".join(f"{option}={value!r}" for option, value in module.SETTINGS.items())
+        if page is not None:
+            renew(page, name, markdown(table, module.PAPER, settings))
+        if as_json:
+            print_json(table.to_dict("records"))
+        else:
+            say(plain_text(table, module.PAPER, settings))
+        typer.echo(f"scores of every split and the figure are in {out}", err=True)
 
 
-def _room(page: Path | None, name: str) -> None:
-    """Refuse a page without marks before the work, not after it."""
-    from ..experiments.compare import around_marks
-
-    if page is not None:
-        around_marks(page, name)
-
-
-def _tell(
-    name: str,
-    table: "pd.DataFrame",
-    paper: "Paper",
-    settings: dict[str, object],
-    out: Path,
-    page: Path | None,
-    as_json: bool,
+@experiment.command()
+def register(
+    data: Data = None,
+    page: Page = None,
+    as_json: Json = False,
 ) -> None:
-    from ..experiments.compare import markdown, renew, show
+    """One pass over four years of London's sales, beside one over 2017: time and memory.
 
-    words = ", ".join(f"{option}={value!r}" for option, value in settings.items())
-    if page is not None:
-        renew(page, name, markdown(table, paper, f"`{words}`"))
-    if as_json:
-        print_json(table.to_dict("records"))
-    else:
-        show(table, paper, words)
-    typer.echo(f"scores of every split and the figure are in {out}", err=True)
+    Example: hetmogp experiment register
+    """
+    with one_clear_line():
+        from ..experiments import london
+        from ..experiments.compare import around_marks, renew
+
+        if page is not None:
+            around_marks(page, "register")
+        table = london.register(data)
+        if page is not None:
+            renew(page, "register", london.as_markdown(table))
+        if as_json:
+            print_json(table.to_dict("records"))
+        else:
+            say(table.T.to_string(header=False, float_format="{:,.3f}".format))

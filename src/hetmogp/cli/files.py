@@ -134,9 +134,9 @@ def will_write(path: Path, *read: Path | None) -> None:
 
 def write_table(table: "pd.DataFrame", path: Path) -> None:
     """A table to a CSV or Parquet file."""
-    from ..files import beside
+    from ..files import temporary_file
 
-    with beside(path) as partial:
+    with temporary_file(path) as partial:
         if path.suffix.lower() in PARQUET:
             table.to_parquet(partial, index=False)
         else:

@@ -8,15 +8,15 @@ in use (Bernoulli), over a week mapped to [0, 1], from 750 minutes.
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from ..files import beside
+from .. import plots
 from ..kernels import RBF, Periodic
 from ..likelihoods import Bernoulli, HetGaussian
 from ..model import HetMOGP
-from .compare import Scores, collect, fit_and_score
+from .compare import Scores, collect, fit_and_score, save
 from .data import find
 
 __all__ = ["PAPER", "SETTINGS", "run"]
@@ -56,8 +56,8 @@ def week(table: pd.DataFrame, user: str) -> pd.DataFrame:
 
 def at_random(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, dict]:
     """750 minutes to learn from and 1,000 others to predict."""
-    order = rng.permutation(len(minutes))
-    train, test = minutes.iloc[order[:TRAIN]], minutes.iloc[order[TRAIN : TRAIN + TEST]]
+    rows = rng.permutation(len(minutes))
+    train, test = minutes.iloc[rows[:TRAIN]], minutes.iloc[rows[TRAIN : TRAIN + TEST]]
     return train, {name: test[["t", name]].dropna() for name in LIKELIHOODS}
 
 
@@ -127,7 +127,7 @@ def one(path: Path, person: int, way: str, kernel: str, split: int) -> Scores:
 
 
 def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) -> pd.DataFrame:
-    """All people, ways of missing and kernels; and the figure with the daily cycle."""
+    """All people, ways of missing and kernels; and the last person's week with a daily cycle."""
     path = find(FILE, data)
     tasks = [
         (path, person, way, kernel, split)
@@ -135,44 +135,33 @@ def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) 
         for person in range(PEOPLE)
         for split in range(splits)
     ]
-    found = collect(one, tasks, workers, out / "behaviour.csv")
-    picture(path, out / "behaviour.png")
-    return found
-
-
-def picture(path: Path, target: Path) -> None:
-    """The last person's week, hours hidden, with a day-periodic kernel."""
+    scores = collect(one, tasks, workers, out / "behaviour.csv")
     train, test = divide(path, PEOPLE - 1, "hours hidden", 0)
     model = HetMOGP(LIKELIHOODS, kernel=KERNELS["RBF + daily"], progress=False, **SETTINGS)
-    draw(model.fit(train[["t"]], train[list(LIKELIHOODS)]), train, test, target)
+    model.fit(train[["t"]], train[list(LIKELIHOODS)])
+    save(drawn(model, train, test), out / "behaviour.png")
+    return scores
 
 
-def draw(model: HetMOGP, train: pd.DataFrame, test: dict, target: Path) -> None:
+def drawn(model: HetMOGP, train: pd.DataFrame, test: dict) -> Figure:
     """The three outputs over the week, with the hours that were hidden."""
-    from .. import plots
-
-    with mpl.rc_context({"backend": "agg", "font.size": 10}):
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(3, 1, figsize=(11, 7.5), sharex=True, layout="constrained")
-        for ax, name in zip(axes, LIKELIHOODS, strict=True):
-            for begin, end in _stretches(np.sort(test[name]["t"].to_numpy())):
-                plots.shade(begin, end, ax=ax)
-            plots.observations(train["t"], train[name], ax=ax)
-            plots.posterior(model, name, model.grid(600), legend=False, ax=ax)
-            for day in range(8):
-                ax.axvline(day * DAY, color="black", lw=0.4, alpha=0.4)
-            ax.set_xlabel("")
-        axes[-1].set(xlabel="time of the week (lines are days)", xlim=(0, 1))
-        axes[0].set_title(
-            "One week: mean and 90% band of the joint model; shaded hours were hidden"
-        )
-        with beside(target) as partial:
-            figure.savefig(partial, dpi=120)
-        plt.close(figure)
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    axes = figure.subplots(3, 1, sharex=True)
+    for ax, name in zip(axes, LIKELIHOODS, strict=True):
+        for begin, end in hidden_hours(test[name]["t"]):
+            plots.shade(begin, end, ax=ax)
+        plots.observations(train["t"], train[name], ax=ax)
+        plots.posterior(model, name, model.grid(600), legend=False, ax=ax)
+        for day in range(8):
+            ax.axvline(day * DAY, color="black", lw=0.4, alpha=0.4)
+        ax.set_xlabel("")
+    axes[-1].set(xlabel="time of the week (lines are days)", xlim=(0, 1))
+    axes[0].set_title("One week: mean and 90% band of the joint model; shaded hours were hidden")
+    return figure
 
 
-def _stretches(t: np.ndarray) -> list[tuple[float, float]]:
-    """Runs of times less than half the width of a hidden block apart."""
+def hidden_hours(times: pd.Series) -> list[tuple[float, float]]:
+    """Where runs of times begin and end that are half the width of a hidden block apart."""
+    t = np.sort(times.to_numpy())
     cuts = np.flatnonzero(np.diff(t) > WIDTH / 2) + 1
     return [(float(part[0]), float(part[-1])) for part in np.split(t, cuts)]

@@ -7,7 +7,7 @@ the same split, so these are what is averaged and what a spread is given of.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from matplotlib.figure import Figure
 
-from ..files import beside
+from ..files import temporary_file
 from ..model import HetMOGP, independent
 
 __all__ = [
@@ -31,20 +29,14 @@ __all__ = [
     "collect",
     "fit_and_score",
     "markdown",
+    "markdown_table",
     "paired",
+    "plain_text",
     "renew",
-    "rows_of",
-    "show",
+    "save",
 ]
 
 MODELS: dict[str, Callable[..., HetMOGP]] = {"joint": HetMOGP, "independent": independent}
-PLAIN: dict[str, Any] = {
-    "box": SIMPLE_HEAD,
-    "padding": (0, 1),
-    "collapse_padding": True,
-    "pad_edge": False,
-}
-WIDE = 120  # characters, in which the paper's numbers fit beside ours
 Scores = list[dict[str, Any]]  # one row per output: case, split, model, output, nlpd and more
 Tests = Mapping[str, tuple[Any, Any]]  # inputs and values, by output
 Paper = Mapping[str, Mapping[str, tuple[str, str]]]  # joint and independent, by case and output
@@ -80,15 +72,15 @@ def fit_and_score(
             "iterations": model.n_iter_,
             "converged": model.converged_,
         }
-        found = {}
-        for output, (X, y) in test.items():
-            prediction = model.predict(X, [output])[output]
-            found[output] = float(-np.mean(prediction.log_prob(y)))
+        scores = {
+            output: float(-np.mean(model.predict(X, [output])[output].log_prob(y)))
+            for output, (X, y) in test.items()
+        }
         if len(test) > 1:
-            found["global"] = sum(found.values())
+            scores["global"] = sum(scores.values())
         rows += [
             {"case": case, "split": split, "model": name, "output": output, "nlpd": nlpd, **effort}
-            for output, nlpd in found.items()
+            for output, nlpd in scores.items()
         ]
     return rows, fitted
 
@@ -98,15 +90,15 @@ def collect(
 ) -> pd.DataFrame:
     """Run every task, some at a time, saying on standard error how far it is.
 
-    The rows found so far are always in the CSV file `target`, whatever becomes of the rest.
+    The rows so far are always in the CSV file `target`, whatever becomes of the rest.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     rows: Scores = []
     began = time.perf_counter()
 
-    def done(found: Scores) -> None:
-        rows.extend({**row, "workers": workers, "cores": os.cpu_count()} for row in found)
-        with beside(target) as partial:
+    def done(scores: Scores) -> None:
+        rows.extend({**row, "workers": workers, "cores": os.cpu_count()} for row in scores)
+        with temporary_file(target) as partial:
             pd.DataFrame(rows).to_csv(partial, index=False)
         finished = len({(row["case"], row["split"]) for row in rows})
         taken = time.perf_counter() - began
@@ -118,11 +110,17 @@ def collect(
                 done(one(*task))
         else:
             with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-                for found in pool.map(one, *zip(*tasks, strict=True)):
-                    done(found)
+                for scores in pool.map(one, *zip(*tasks, strict=True)):
+                    done(scores)
     finally:
         print(file=sys.stderr)
     return pd.DataFrame(rows)
+
+
+def save(figure: Figure, target: Path) -> None:
+    """Write a figure, or leave what was there."""
+    with temporary_file(target) as partial:
+        figure.savefig(partial, dpi=120)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -133,46 +131,34 @@ def paired(table: pd.DataFrame) -> pd.DataFrame:
     wide = table.pivot_table("nlpd", ["case", "output", "split"], "model", sort=False)
     wide["difference"] = wide["joint"] - wide["independent"]
     groups = wide.groupby(level=["case", "output"], sort=False)
-    found = pd.DataFrame({"splits": groups.size()})
-    found["better"] = groups["difference"].agg(lambda difference: (difference < 0).sum())
+    result = pd.DataFrame({"splits": groups.size()})
+    result["better"] = groups["difference"].agg(lambda difference: (difference < 0).sum())
     for name in map(str, wide):
-        found[f"{name} mean"], found[f"{name} sd"] = groups[name].mean(), groups[name].std(ddof=1)
-    return found
+        result[f"{name} mean"], result[f"{name} sd"] = groups[name].mean(), groups[name].std(ddof=1)
+    return result
 
 
-def _columns(part: pd.DataFrame, paper: Mapping[str, tuple[str, str]]) -> dict[str, list[str]]:
-    """The cells of one case's table, by their heads."""
-
-    def spread(name: str, sign: str = "") -> list[str]:
-        return [
-            f"{mean:{sign}.3f}" + ("" if np.isnan(sd) else f" ± {sd:.3f}")
-            for mean, sd in zip(part[f"{name} mean"], part[f"{name} sd"], strict=True)
-        ]
-
-    compared = {"joint", "independent", "difference"}
-    means = [str(name)[:-5] for name in part if str(name).endswith(" mean")]
-    others = [name for name in means if name not in compared]
-    cells = {
-        "output": [str(output) for output in part.index],
-        **{name: spread(name) for name in others if part[f"{name} mean"].notna().any()},
-        "joint": spread("joint"),
-        "independent": spread("independent"),
-        "difference": spread("difference", "+"),
-        "better": [
-            f"{better:.0f} of {splits:.0f}"
-            for better, splits in zip(part["better"], part["splits"], strict=True)
-        ],
-    }
-    if paper:
-        theirs = [paper.get(output, ("", "")) for output in cells["output"]]
-        cells["paper: joint, ×10⁻²"] = [joint for joint, _ in theirs]
-        cells["paper: independent, ×10⁻²"] = [alone for _, alone in theirs]
-    return cells
+def _sections(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
+    """Each case: its name, its scores in words, and what its fits took."""
+    for case, part in paired(table).groupby(level="case", sort=False):
+        part = part.droplevel("case")
+        means = [str(name).removesuffix(" mean") for name in part if str(name).endswith(" mean")]
+        compared = ["joint", "independent", "difference"]
+        others = [n for n in means if n not in compared and part[f"{n} mean"].notna().any()]
+        cells = pd.DataFrame({"output": list(part.index)})
+        for name in others + compared:
+            sign = "+" if name == "difference" else ""
+            cells[name] = [
+                f"{mean:{sign}.3f}" + ("" if np.isnan(sd) else f" ± {sd:.3f}")
+                for mean, sd in zip(part[f"{name} mean"], part[f"{name} sd"], strict=True)
+            ]
+        counts = zip(part["better"], part["splits"], strict=True)
+        cells["better"] = [f"{better:.0f} of {splits:.0f}" for better, splits in counts]
+        yield str(case), cells, _effort(table[table["case"] == case])
 
 
-def _effort(table: pd.DataFrame, case: str) -> str:
-    fits = table[(table["case"] == case) & table["model"].isin(list(MODELS))]
-    fits = fits.drop_duplicates(["split", "model"])
+def _effort(table: pd.DataFrame) -> str:
+    fits = table[table["model"].isin(list(MODELS))].drop_duplicates(["split", "model"])
     seconds = fits.groupby("model")["seconds"].median()
     workers, cores = fits["workers"].iloc[0], fits["cores"].iloc[0]
     missed = int((~fits["converged"].astype(bool)).sum())
@@ -184,41 +170,34 @@ def _effort(table: pd.DataFrame, case: str) -> str:
     )
 
 
-def show(table: pd.DataFrame, paper: Paper, settings: str) -> None:
+def plain_text(table: pd.DataFrame, paper: Paper, settings: str) -> str:
     """The tables, for a terminal."""
-    console = Console()
-    console.print(f"settings: {settings}", highlight=False, markup=False)
-    for case, part in paired(table).groupby(level="case", sort=False):
-        theirs = paper.get(str(case), {})
-        wide = console.width >= WIDE
-        console.print(f"\nNLPD per value: {case}", style="bold", highlight=False)
-        shown = Table(**PLAIN)
-        cells = _columns(part.droplevel("case"), theirs if wide else {})
-        for k, head in enumerate(cells):
-            shown.add_column(head, justify="right" if k else "left")
-        for row in zip(*cells.values(), strict=True):
-            shown.add_row(*row)
-        console.print(shown)
-        if theirs and not wide:
-            told = (f"{name} {joint} and {alone}" for name, (joint, alone) in theirs.items())
-            console.print(f"paper, joint and independent, ×10⁻²: {'; '.join(told)}")
-        console.print(_effort(table, str(case)), highlight=False)
-
-
-def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
-    """The tables, for a page."""
-    lines = [f"Settings: {settings}.", ""]
-    for case, part in paired(table).groupby(level="case", sort=False):
-        cells = _columns(part.droplevel("case"), paper.get(str(case), {}))
-        lines += [f"**{case}**", "", *rows_of(cells, zip(*cells.values(), strict=True)), ""]
-        lines += [f"{_effort(table, str(case))}.", ""]
+    lines = [f"settings: {settings}"]
+    for case, cells, effort in _sections(table):
+        lines += ["", f"NLPD per value: {case}", cells.to_string(index=False)]
+        if case in paper:
+            theirs = (f"{name} {joint} and {alone}" for name, (joint, alone) in paper[case].items())
+            lines.append(f"paper, joint and independent, ×10⁻²: {'; '.join(theirs)}")
+        lines.append(effort)
     return "\n".join(lines)
 
 
-def rows_of(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table in Markdown, line by line."""
-    heads = list(heads)
-    return [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
+def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
+    """The tables, for a page, with the paper's numbers in columns of their own."""
+    lines = [f"Settings: `{settings}`.", ""]
+    for case, cells, effort in _sections(table):
+        if case in paper:
+            theirs = [paper[case].get(output, ("", "")) for output in cells["output"]]
+            heads = [f"paper: {model}, ×10⁻²" for model in MODELS]
+            cells[heads] = theirs
+        lines += [f"**{case}**", "", markdown_table(cells), "", f"{effort}.", ""]
+    return "\n".join(lines)
+
+
+def markdown_table(cells: pd.DataFrame) -> str:
+    """A table of text in Markdown."""
+    rows = [list(map(str, cells)), ["---"] * cells.shape[1], *cells.to_numpy()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def around_marks(page: Path, name: str) -> tuple[str, str]:
@@ -234,5 +213,5 @@ def around_marks(page: Path, name: str) -> tuple[str, str]:
 def renew(page: Path, name: str, text: str) -> None:
     """Put text between a page's marks for an experiment, in place of what is there."""
     before, after = around_marks(page, name)
-    with beside(page) as partial:
+    with temporary_file(page) as partial:
         partial.write_text(f"{before}\n\n{text.strip()}\n\n{after}", encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from .. import demo
-from .compare import Scores, collect, fit_and_score
+from .compare import Scores, collect, fit_and_score, save
 
 __all__ = ["PAPER", "SETTINGS", "one", "run"]
 
@@ -34,8 +34,8 @@ def one(case: str, seed: int) -> Scores:
 def run(out: Path, splits: int = 10, workers: int = 1) -> pd.DataFrame:
     """Both sets of weights over all draws; and the figure of each one's first draw."""
     tasks = [(case, seed) for case in WEIGHTS for seed in range(splits)]
-    found = collect(one, tasks, workers, out / "gap.csv")
+    scores = collect(one, tasks, workers, out / "gap.csv")
     for weights, name in ((demo.PAPER, "paper"), (demo.SHARING, "sharing")):
         problem = demo.simulate(0, weights)
-        demo.draw(problem, *demo.fit_both(problem, progress=False), out / f"gap_{name}.png")
-    return found
+        save(demo.drawn(problem, *demo.fit_both(problem, progress=False)), out / f"gap_{name}.png")
+    return scores

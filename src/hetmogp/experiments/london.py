@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from ..files import beside
+from .. import plots
 from ..likelihoods import Bernoulli, HetGaussian, StudentT
 from ..model import HetMOGP, independent
-from .compare import MODELS, Scores, Tests, collect, fit_and_score, rows_of
+from .compare import MODELS, Scores, Tests, collect, fit_and_score, markdown_table, save
 from .data import find
 
 __all__ = ["PAPER", "SETTINGS", "as_markdown", "register", "run"]
@@ -68,8 +68,7 @@ def divide(sales: pd.DataFrame, hidden: str, split: int) -> tuple[str, pd.DataFr
         split: which of the splits.
     """
     if not hidden:
-        order = np.random.RandomState(split).permutation(len(sales))
-        test, train = sales.iloc[order[:TEST]], sales.iloc[order[TEST:]]
+        train, test = _apart(sales, split)
         return "whole sales left out", train, {n: (test[PLACE], test[n]) for n in LIKELIHOODS}
     rng = np.random.default_rng(split)
     where = cells(sales[PLACE])
@@ -79,6 +78,12 @@ def divide(sales: pd.DataFrame, hidden: str, split: int) -> tuple[str, pd.DataFr
     test = sales.iloc[rng.permutation(np.flatnonzero(away))[: 3 * TEST]]
     case = f"{hidden} hidden in a third of the cells"
     return case, train, {hidden: (test[PLACE], test[hidden])}
+
+
+def _apart(table: pd.DataFrame, split: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The table without some of its rows, and these."""
+    rows = np.random.RandomState(split).permutation(len(table))
+    return table.iloc[rows[TEST:]], table.iloc[rows[:TEST]]
 
 
 def _twice(likelihoods: Any, **options: Any) -> HetMOGP:
@@ -98,43 +103,28 @@ def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) 
     """All cases on all splits; and the maps of both outputs."""
     path = find(FILE, data)
     tasks = [(path, hidden, split) for hidden in HIDDEN for split in range(splits)]
-    found = collect(one, tasks, workers, out / "london.csv")
+    scores = collect(one, tasks, workers, out / "london.csv")
     _, train, _ = divide(load(path), "", 0)
     model = HetMOGP(LIKELIHOODS, progress=False, **SETTINGS)
-    draw(model.fit(train[PLACE], train[list(LIKELIHOODS)]), train, out / "london.png")
-    return found
+    save(drawn(model.fit(train[PLACE], train[list(LIKELIHOODS)]), train), out / "london.png")
+    return scores
 
 
-def draw(model: HetMOGP, train: pd.DataFrame, target: Path) -> None:
+def drawn(model: HetMOGP, train: pd.DataFrame) -> Figure:
     """A tenth of the sales above, and what is predicted below, for both outputs."""
-    from .. import plots
-
     some = train.sample(frac=0.1, random_state=0)
-    with mpl.rc_context({"backend": "agg", "font.size": 9}):
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(
-            2, 2, figsize=(11, 7.5), layout="constrained", sharex=True, sharey=True
-        )
-        for (above, below), name, title in zip(
-            axes.T, LIKELIHOODS, ("flat or not", "log price, standardised"), strict=True
-        ):
-            ends = (0, 1) if name == "flat" else np.quantile(some[name], [0.02, 0.98])
-            dots = above.scatter(
-                *(some[c] for c in PLACE),
-                c=some[name],
-                s=2,
-                cmap="viridis",
-                vmin=ends[0],
-                vmax=ends[1],
-            )
-            figure.colorbar(dots, ax=above)
-            above.set(title=f"{title}: a tenth of the sales", ylabel="latitude")
-            plots.surface(model, name, ax=below, grid=80)
-            below.set_title("predicted")
-        with beside(target) as partial:
-            figure.savefig(partial, dpi=120)
-        plt.close(figure)
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    titles = {"flat": "flat or not", "log_price": "log price, standardised"}
+    axes = figure.subplots(2, 2, sharex=True, sharey=True)
+    for (above, below), (name, title) in zip(axes.T, titles.items(), strict=True):
+        low, high = (0, 1) if name == "flat" else np.quantile(some[name], [0.02, 0.98])
+        places = (some[column] for column in PLACE)
+        dots = above.scatter(*places, c=some[name], s=2, cmap="viridis", vmin=low, vmax=high)
+        figure.colorbar(dots, ax=above)
+        above.set(title=f"{title}: a tenth of the sales", ylabel="latitude")
+        plots.surface(model, name, ax=below, grid=80)
+        below.set_title("predicted")
+    return figure
 
 
 # -- the register of four years --------------------------------------------------------------------
@@ -154,9 +144,7 @@ def register(data: Path | None = None) -> pd.DataFrame:
     for name, (table, first) in binary.items():
         for price in PRICES:
             likelihoods = {first: Bernoulli(), "log_price": price}
-            order = np.random.RandomState(0).permutation(len(table))
-            test, train = table.iloc[order[:TEST]], table.iloc[order[TEST:]]
-            rows.append({"file": name, **_one_pass(likelihoods, train, test)})
+            rows.append({"file": name, **_one_pass(likelihoods, *_apart(table, 0))})
     return pd.DataFrame(rows)
 
 
@@ -198,5 +186,4 @@ def as_markdown(table: pd.DataFrame) -> str:
         kind = ",.3g" if isinstance(value, float) else "," if isinstance(value, int) else ""
         return format(value, kind)
 
-    rows = ([cell(value) for value in row.values()] for row in table.to_dict("records"))
-    return "\n".join(rows_of(map(str, table), rows))
+    return markdown_table(table.map(cell))

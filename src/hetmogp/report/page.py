@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..curves import read_data
-from ..files import beside
+from ..files import temporary_file
 from ..model import HetMOGP
 from ..scoring import Observed, pit, scores
 from ..summary import shown
@@ -62,7 +62,7 @@ def write(
         learning=_learning(model),
         version=__version__,
     )
-    with beside(path) as partial:
+    with temporary_file(path) as partial:
         partial.write_text(page, encoding="utf-8")
     return warnings
 

@@ -22,7 +22,10 @@ import typer
 from .. import __version__
 from ..text import UNPRINTABLE, printable
 
-__all__ = ["Json", "Seed", "app", "fail", "one_clear_line", "print_data", "print_json", "say"]
+__all__ = [
+    *("Inputs", "Json", "Labels", "Model", "Seed"),
+    *("app", "fail", "one_clear_line", "print_data", "print_json", "say", "tell"),
+]
 
 app = typer.Typer(
     help="Gaussian processes for outputs of different kinds, in one model.\n\n"
@@ -35,6 +38,12 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Seed = Annotated[int, typer.Option(min=0, help="Everything random follows from it.")]
+Model = Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")]
+Inputs = Annotated[str, typer.Option(help="The input columns, separated by commas.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
+]
 
 
 def _version(show: bool) -> None:
@@ -54,11 +63,11 @@ def main(
 
 def fail(message: str) -> NoReturn:
     """End the command with one line that says why."""
-    _tell(message)
+    _complain(message)
     raise typer.Exit(1)
 
 
-def _tell(message: str) -> None:
+def _complain(message: str) -> None:
     """One line on standard error."""
     typer.echo(f"hetmogp: {printable(' '.join(message.split()))}", err=True)
 
@@ -94,7 +103,7 @@ def one_clear_line() -> Iterator[None]:
                 raise
             fail(NO_MEMORY if "RESOURCE_EXHAUSTED" in str(error) else str(error).split("\n")[0])
         except KeyboardInterrupt:
-            _tell("interrupted")
+            _complain("interrupted")
             raise typer.Exit(130) from None
 
 
@@ -115,7 +124,15 @@ def _said(error: Exception) -> str:
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    _tell(f"warning: {message}")
+    _complain(f"warning: {message}")
+
+
+def tell(as_json: bool, content: Any, text: object) -> None:
+    """Print a result: as JSON, or as lines for people."""
+    if as_json:
+        print_json(content)
+    else:
+        say(text)
 
 
 def say(text: object) -> None:

@@ -1,11 +1,11 @@
 """`hetmogp discover`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Json, Seed, app, fail, one_clear_line, print_json
+from .application import Inputs, Json, Labels, Seed, app, fail, one_clear_line, print_json
 from .files import columns_of, read_table, split_names, with_labels
 
 if TYPE_CHECKING:
@@ -18,15 +18,12 @@ WIDE = 300  # columns, where there is no terminal to fit
 @app.command()
 def discover(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
-    inputs: Annotated[str, typer.Option(help="The input columns, separated by commas.")],
+    inputs: Inputs,
     outputs: Annotated[
         str | None,
         typer.Option(help="The columns to look at, separated by commas; the others by default."),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
-    ] = None,
+    labels: Labels = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -47,11 +44,11 @@ def discover(
         Y = columns_of(table, named, data)
         from ..discovery import discover
 
-        found = discover(X, Y, seed=seed)
+        result = discover(X, Y, seed=seed).table
         if as_json:
-            print_json(found.table.to_dict("records"))
+            print_json(result.to_dict("records"))
         else:
-            show(found.table)
+            show(result)
 
 
 def show(table: "pd.DataFrame") -> None:
@@ -63,20 +60,17 @@ def show(table: "pd.DataFrame") -> None:
     from ..text import printable
 
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, side in (
-        *(("output", "left"), ("likelihood", "left"), ("log density", "right")),
-        *(("behind", "right"), ("error", "right"), ("why", "left")),
-    ):
-        shown.add_column(heading, justify=side, no_wrap=heading != "why")  # type: ignore[arg-type]
-    last = None
-    for row in table.to_dict("records"):
-        name = row["output"] if row["output"] != last else ""
-        if name and last is not None:
+    numbers = {"log density": "log_density", "behind": "behind", "error": "error"}
+    for heading in ("output", "likelihood", *numbers, "why"):
+        side: Any = "right" if heading in numbers else "left"
+        shown.add_column(heading, justify=side, no_wrap=heading != "why")
+    for k, (name, rows) in enumerate(table.groupby("output", sort=False)):
+        if k:
             shown.add_row()
-        last = row["output"]
-        numbers = [row[key] for key in ("log_density", "behind", "error")]
-        kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
-        cells = [name, kind, *("" if n != n else f"{n:.3f}" for n in numbers), row["reason"]]
-        shown.add_row(*(Text(printable(str(cell))) for cell in cells))
-    console = Console()
-    Console(width=None if console.is_terminal else WIDE).print(shown)
+        for row in rows.to_dict("records"):
+            kind = f"{row['likelihood']} *" if row["recommended"] else row["likelihood"] or "-"
+            values = [row[key] for key in numbers.values()]
+            words = ("" if value != value else f"{value:.3f}" for value in values)
+            shown.add_row(*(Text(printable(str(c))) for c in (name, kind, *words, row["reason"])))
+            name = ""  # which is shown once
+    Console(width=None if Console().is_terminal else WIDE).print(shown)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .application import Json, app, one_clear_line, print_json, say
+from .application import Json, app, one_clear_line, tell
 
 experiment = typer.Typer(help="Run one of the paper's experiments.", no_args_is_help=True)
 app.add_typer(experiment, name="experiment")
@@ -105,10 +105,7 @@ def _run(name: str, out: Path, page: Path | None, as_json: bool, **options: Any)
         settings = ", ".join(f"{option}={value!r}" for option, value in module.SETTINGS.items())
         if page is not None:
             renew(page, name, markdown(table, module.PAPER, settings))
-        if as_json:
-            print_json(table.to_dict("records"))
-        else:
-            say(plain_text(table, module.PAPER, settings))
+        tell(as_json, table.to_dict("records"), plain_text(table, module.PAPER, settings))
         typer.echo(f"scores of every split and the figure are in {out}", err=True)
 
 
@@ -131,7 +128,5 @@ def register(
         table = london.register(data)
         if page is not None:
             renew(page, "register", london.as_markdown(table))
-        if as_json:
-            print_json(table.to_dict("records"))
-        else:
-            say(table.T.to_string(header=False, float_format="{:,.3f}".format))
+        text = table.T.to_string(header=False, float_format="{:,.3f}".format)
+        tell(as_json, table.to_dict("records"), text)

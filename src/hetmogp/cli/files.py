@@ -10,16 +10,17 @@ from .application import fail
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..disk import Table
     from ..model import HetMOGP
 
 __all__ = [
+    "argument_columns",
     "columns_of",
     "is_many",
-    "load_model",
     "read_for",
     "read_table",
     "split_names",
-    "text_of",
+    "table_for",
     "will_write",
     "with_labels",
     "write_table",
@@ -88,32 +89,49 @@ def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFra
     return X.assign(**{str(name): pd.Categorical(column) for name, column in chosen.items()})
 
 
-def load_model(path: Path) -> "HetMOGP":
-    """A saved model; complaints are the reader's own."""
-    from ..storage import load
+def read_for(
+    model: "HetMOGP", path: Path, outputs: bool = True
+) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """The inputs of a fitted model from a file that has them, and the whole table.
 
-    return load(path)
-
-
-def read_for(model: "HetMOGP", path: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    """Inputs and outputs of a fitted model from a file that must have them all."""
+    Args:
+        model: a fitted model.
+        path: the file.
+        outputs: whether it must have the outputs too, and the columns that come with them.
+    """
     table = read_table(path, text_of(model))
-    beside = [column for of in model.likelihoods_.values() for _, column in of.columns]
-    inputs = [column.name for column in model.columns_]
-    needed = list(dict.fromkeys((*inputs, *model.output_names_, *beside)))
+    needed = inputs = input_names(model)
+    if outputs:
+        needed = list(dict.fromkeys((*inputs, *model.output_names_, *argument_columns(model))))
     for name in needed:
         if name not in table.columns:
-            fail(f"{path} has no column {name!r}; the model needs {', '.join(map(repr, needed))}")
+            fail(f"{path} has no column {name!r}; the model was fitted on {needed}")
     columns_of(table, needed, path)
     return table[inputs], table
 
 
+def table_for(model: "HetMOGP", path: Path) -> "Table":
+    """A table in many files that has the inputs of a fitted model."""
+    from ..disk import Table
+
+    return Table(path, inputs=input_names(model), text=text_of(model))
+
+
+def input_names(model: "HetMOGP") -> list[str]:
+    """The inputs of a fitted model."""
+    return [column.name for column in model.columns_]
+
+
+def argument_columns(model: "HetMOGP") -> list[str]:
+    """The columns that come with each value of the outputs, such as an exposure."""
+    return [column for one in model.likelihoods_.values() for _, column in one.columns]
+
+
 def text_of(model: "HetMOGP") -> list[str]:
     """The columns whose labels are text, though those of a file may look like numbers."""
-    levels = {column.name: column.levels for column in model.columns_ if column.levels}
-    for name, likelihood in model.likelihoods_.items():
-        levels[name] = getattr(likelihood, "classes", None) or ()
-    return [name for name, of in levels.items() if of and all(isinstance(v, str) for v in of)]
+    labels = {column.name: column.levels for column in model.columns_}
+    labels |= {name: likelihood.classes for name, likelihood in model.likelihoods_.items()}
+    return [name for name, some in labels.items() if some and all(isinstance(v, str) for v in some)]
 
 
 def will_write(path: Path, *read: Path | None) -> None:

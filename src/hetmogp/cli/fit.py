@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .application import Json, Seed, app, fail, one_clear_line, print_json, say
-from .files import (
-    columns_of,
-    is_many,
-    read_table,
-    split_names,
-    will_write,
-    with_labels,
-)
+from .application import Inputs, Json, Labels, Seed, app, fail, one_clear_line, tell
+from .files import columns_of, is_many, read_table, split_names, will_write, with_labels
 from .words import kernel_from, output_from
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from ..disk import Table
     from ..model import HetMOGP
 
+OPTIONS = (  # of the command, that are those of HetMOGP
+    *("latents", "rank", "inducing", "prior", "method", "weight_scale", "batch_size", "max_iter"),
+    *("tol", "restarts", "dtype", "seed"),
+)
+TABLES = ("latents", "shares", "correlation")  # of a summary, that are printed as JSON
+
 
 @app.command()
 def fit(
+    context: typer.Context,
     data: Annotated[
         Path,
         typer.Argument(
@@ -35,7 +36,7 @@ def fit(
             "which is read in part and need not fit into memory."
         ),
     ],
-    inputs: Annotated[str, typer.Option(help="The input columns, separated by commas.")],
+    inputs: Inputs,
     output: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,10 +44,7 @@ def fit(
             "likelihood, or with auto, one is found. Without any, all other columns are outputs.",
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
-    ] = None,
+    labels: Labels = None,
     model: Annotated[
         Path | None,
         typer.Option(help="Where to save the model; beside the data, as .hetmogp, by default."),
@@ -139,44 +137,22 @@ def fit(
         if first:
             will_write(target, data)
         named = _outputs(output, table, X, data)
+        from ..model import HetMOGP
+        from ..scoring import evaluate
         from ..storage import refuse_unsaveable
 
         refuse_unsaveable(named, X, table)
-        of_kernel = None if kernel.strip().lower() == "rbf" else kernel_from(kernel)
-        from ..model import HetMOGP
-
-        estimator = HetMOGP(
-            named,
-            kernel=of_kernel,
-            latents=latents,
-            rank=rank,
-            inducing=inducing,
-            prior=prior,
-            method=method,
-            weight_scale=weight_scale,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            tol=tol,
-            restarts=restarts,
-            dtype=dtype,
-            seed=seed,
-        )
+        options = {name: context.params[name] for name in OPTIONS}
+        plain = kernel.strip().lower() == "rbf"
+        estimator = HetMOGP(named, kernel=None if plain else kernel_from(kernel), **options)
         held = _held_out(len(table), holdout, seed)
-        seen = _only(table, named, ~held) if held.any() else table
-        kept: Any = {"checkpoint": checkpoint, "every": every, "resume": resume}
-        if many is None:
-            estimator.fit(X, seen, **kept)
-        else:
-            estimator.fit(many, **kept)
+        seen = (X, _only(table, named, ~held) if held.any() else table) if many is None else (many,)
+        estimator.fit(*seen, checkpoint=checkpoint, every=every, resume=resume)
         if first:
             estimator.save(target)
-        scores = None
-        if held.any():
-            from ..scoring import evaluate
-
-            scores = evaluate(estimator, X, _only(table, named, held))
+        scores = evaluate(estimator, X, _only(table, named, held)) if held.any() else None
         if first:
-            _tell(estimator, target, scores, as_json)
+            _show(estimator, target, scores, as_json)
     if estimator.interrupted_:
         raise typer.Exit(130)
 
@@ -218,16 +194,8 @@ def _outputs(
     """The likelihood of each output, "auto" where it is to be found."""
     from ..tables import RESERVED
 
-    if not words:
-        named: dict[str, Any] = {n: "auto" for n in table.columns if n not in X and n != RESERVED}
-        if RESERVED in table.columns:
-            warnings.warn(f"column {RESERVED!r} is left out: scores use that name", stacklevel=2)
-        if not named:
-            fail(f"{data} has no column beside the inputs")
-        columns_of(table, list(named), data)
-        return named
-    named = {}
-    for one in words:
+    named: dict[str, Any] = {}
+    for one in words or ():
         name, likelihood = output_from(one, list(table.columns))
         if name in named:
             fail(f"output {name!r} is named twice")
@@ -235,18 +203,22 @@ def _outputs(
             fail(f"an output cannot be called {RESERVED!r}, which scores use; rename the column")
         if name in X:
             fail(f"{name!r} is named as an input and as an output")
-        columns_of(table, [name], data)
         named[name] = likelihood
+    if not words:
+        named = {name: "auto" for name in table.columns if name not in X and name != RESERVED}
+        if RESERVED in table.columns:
+            warnings.warn(f"column {RESERVED!r} is left out: scores use that name", stacklevel=2)
+        if not named:
+            fail(f"{data} has no column beside the inputs")
+    columns_of(table, list(named), data)
     return named
 
 
-def _held_out(N: int, share: float, seed: int) -> Any:
+def _held_out(N: int, share: float, seed: int) -> "np.ndarray":
     """Which of N rows are held out."""
     import numpy as np
 
-    held = np.zeros(N, bool)
-    held[np.random.default_rng(seed).permutation(N)[: round(share * N)]] = True
-    return held
+    return np.isin(np.arange(N), np.random.default_rng(seed).permutation(N)[: round(share * N)])
 
 
 def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
@@ -264,31 +236,26 @@ def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
     return table
 
 
-def _tell(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:
+def _show(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:
+    """Print what was learned."""
     summary = model.summary()
-    if as_json:
-        content = {
-            "model": str(target),
-            "bound": model.elbo_,
-            "converged": model.converged_,
-            "interrupted": model.interrupted_,
-            "iterations": model.n_iter_,
-            "method": model.method_,
-            "seconds": model.fit_seconds_,
-            "outputs": {
-                name: {"likelihood": repr(of), "observed": model.n_observed_[name], **of.constants}
-                for name, of in model.likelihoods_.items()
-            },
-            "latents": summary.latents.to_dict("index"),
-            "shares": summary.shares.to_dict("index"),
-            "correlation": summary.correlation.to_dict("index"),
-        }
-        if scores is not None:
-            content["holdout"] = scores.to_dict("index")
-        print_json(content)
-        return
-    say(summary)
+    content = {
+        "model": str(target),
+        "bound": model.elbo_,
+        "converged": model.converged_,
+        "interrupted": model.interrupted_,
+        "iterations": model.n_iter_,
+        "method": model.method_,
+        "seconds": model.fit_seconds_,
+        "outputs": {
+            name: {"likelihood": repr(one), "observed": model.n_observed_[name], **one.constants}
+            for name, one in model.likelihoods_.items()
+        },
+        **{key: getattr(summary, key).to_dict("index") for key in TABLES},
+    }
+    text = str(summary)
     if scores is not None:
-        shown = scores.to_string(float_format="{:.3f}".format, na_rep="")
-        say(f"\nheld-out rows\n{shown}")
-    say(f"\nmodel: {target}")
+        content["holdout"] = scores.to_dict("index")
+        table = scores.to_string(float_format="{:.3f}".format, na_rep="")
+        text += f"\n\nheld-out rows\n{table}"
+    tell(as_json, content, f"{text}\n\nmodel: {target}")

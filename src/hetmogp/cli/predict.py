@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Json, app, fail, one_clear_line, print_data, print_json, say
+from .application import Json, Model, app, fail, one_clear_line, print_data, print_json, tell
 from .files import (
     WRITTEN,
-    columns_of,
+    argument_columns,
     is_many,
-    load_model,
-    read_table,
+    read_for,
     split_names,
-    text_of,
+    table_for,
     will_write,
     write_table,
 )
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
+    model: Model,
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -67,26 +66,24 @@ def predict(
             will_write(out, model, data)
             if out.suffix.lower() not in WRITTEN:
                 fail(f"cannot write {out}: tables are written as .csv, .tsv or .parquet")
-        fitted = load_model(model)
+        import pandas as pd
+
+        from ..storage import load
+
+        fitted = load(model)
         chosen = None if outputs is None else split_names(outputs)
-        given: Any = None
         if data is not None and is_many(data):
             _predict_many(fitted, data, chosen, out, interval, as_json)
             return
+        given: Any = None
         if data is not None:
-            table = read_table(data, text_of(fitted))
-            names = [column.name for column in fitted.columns_]
-            for name in names:
-                if name not in table.columns:
-                    fail(f"{data} has no column {name!r}; the model was fitted on {names}")
-            columns_of(table, names, data)
-            beside = {c for of in fitted.likelihoods_.values() for _, c in of.columns}
-            X, given = table[names], table[[c for c in table.columns if c in beside]]
+            X, table = read_for(fitted, data, outputs=False)
+            given = table[[name for name in argument_columns(fitted) if name in table]]
         else:
             assert grid is not None
             X = fitted.grid(grid)
-        found = fitted.predict(X, chosen, given).to_frame(interval)
-        _tell(_joined(X, found), out, as_json)
+        predicted = fitted.predict(X, chosen, given).to_frame(interval).set_axis(X.index, axis=0)
+        _show(pd.concat([X, predicted], axis=1), out, as_json)
 
 
 def _predict_many(
@@ -99,32 +96,20 @@ def _predict_many(
 ) -> None:
     """Predict at the rows of many files, part by part."""
     from ..bulk import predict
-    from ..disk import Table
 
     if out is None:
         fail(f"name a Parquet file for the predictions of {data} with --out")
-    inputs = [column.name for column in model.columns_]
-    table = Table(data, inputs=inputs, text=text_of(model))
+    table = table_for(model, data)
     predict(model, table, outputs, out, interval)
-    if as_json:
-        print_json({"out": str(out), "rows": len(table)})
-    else:
-        say(f"{len(table)} rows: {out}")
+    tell(as_json, {"out": str(out), "rows": len(table)}, f"{len(table)} rows: {out}")
 
 
-def _joined(X: "pd.DataFrame", found: "pd.DataFrame") -> "pd.DataFrame":
-    import pandas as pd
-
-    return pd.concat([X, found.set_axis(X.index, axis=0)], axis=1)
-
-
-def _tell(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
+def _show(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
+    """Write a table to a file, or print it."""
     if out is not None:
         write_table(table, out)
-        if as_json:
-            print_json({"out": str(out), "rows": len(table), "columns": list(table.columns)})
-        else:
-            say(f"{len(table)} rows: {out}")
+        content = {"out": str(out), "rows": len(table), "columns": list(table.columns)}
+        tell(as_json, content, f"{len(table)} rows: {out}")
     elif as_json:
         print_json(table.to_dict("records"))
     else:

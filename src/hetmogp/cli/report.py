@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from ..text import printable
-from .application import Json, app, one_clear_line, print_json, say
-from .files import load_model, read_for, will_write
+from .application import Json, Model, app, one_clear_line, tell
+from .files import read_for, will_write
 
 
 @app.command()
 def report(
-    model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
+    model: Model,
     data: Annotated[
         Path | None,
         typer.Option(help="A CSV or Parquet file to show and to score the model on."),
@@ -31,14 +30,11 @@ def report(
     with one_clear_line():
         target = model.with_suffix(".html") if out is None else out
         will_write(target, model, data)
-        fitted = load_model(model)
-        X, Y = (None, None) if data is None else read_for(fitted, data)
         from ..report import write
+        from ..storage import load
 
+        fitted = load(model)
+        X, Y = (None, None) if data is None else read_for(fitted, data)
         notes = write(fitted, target, X, Y, title=model.stem)
-        if as_json:
-            print_json({"report": str(target), "warnings": notes})
-        else:
-            for note in notes:
-                say(printable(f"note: {note}"))
-            say(printable(f"report: {target}"))
+        lines = [*(f"note: {note}" for note in notes), f"report: {target}"]
+        tell(as_json, {"report": str(target), "warnings": notes}, "\n".join(lines))

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, app, fail, one_clear_line, print_json, say
-from .files import is_many, load_model, read_for, text_of
+from .application import Json, Model, app, fail, one_clear_line, tell
+from .files import is_many, read_for, table_for
 
 
 @app.command()
 def score(
-    model: Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")],
+    model: Model,
     data: Annotated[
         Path,
         typer.Argument(
@@ -34,24 +34,17 @@ def score(
     Example: hetmogp score sales.hetmogp test.csv
     """
     with one_clear_line():
-        fitted = load_model(model)
+        from ..scoring import evaluate
+        from ..storage import load
+
+        fitted = load(model)
         if is_many(data):
             if interval is not None:
                 fail(f"--interval is for a single file: of {data} the density alone is measured")
-            from ..disk import Table
-
-            inputs = [column.name for column in fitted.columns_]
-            scores = fitted.nlpd(Table(data, inputs=inputs, text=text_of(fitted)))
-            if as_json:
-                print_json({name: {"nlpd": value} for name, value in scores.items()})
-            else:
-                say("\n".join(f"{name}  {value:.3f}" for name, value in scores.items()))
+            scores = fitted.nlpd(table_for(fitted, data))
+            lines = (f"{name}  {value:.3f}" for name, value in scores.items())
+            tell(as_json, {name: {"nlpd": v} for name, v in scores.items()}, "\n".join(lines))
             return
-        X, Y = read_for(fitted, data)
-        from ..scoring import evaluate
-
-        found = evaluate(fitted, X, Y, 0.9 if interval is None else interval)
-        if as_json:
-            print_json(found.to_dict("index"))
-        else:
-            say(found.to_string(float_format="{:.3f}".format, na_rep=""))
+        table = evaluate(fitted, *read_for(fitted, data), 0.9 if interval is None else interval)
+        text = table.to_string(float_format="{:.3f}".format, na_rep="")
+        tell(as_json, table.to_dict("index"), text)

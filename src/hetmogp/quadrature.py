@@ -61,10 +61,7 @@ def is_grid(dimension: int, method: Expectation) -> bool:
 
 
 def standard_nodes(
-    dimension: int,
-    method: Expectation = "auto",
-    key: Array | None = None,
-    n: int | None = None,
+    dimension: int, method: Expectation = "auto", key: Array | None = None, n: int | None = None
 ) -> tuple[Float[Array, "K J"], Float[Array, " K"]]:
     """Nodes and weights for a standard normal in `dimension` variables.
 

@@ -307,10 +307,7 @@ def argument_values(
 
 
 def observe(
-    name: str,
-    likelihood: Likelihood,
-    y: Any,
-    given: Mapping[str, np.ndarray] | None = None,
+    name: str, likelihood: Likelihood, y: Any, given: Mapping[str, np.ndarray] | None = None
 ) -> tuple[Likelihood, np.ndarray]:
     """The numbers behind a column of values, checked against the likelihood's support."""
     y = _column(name, y)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -152,6 +153,10 @@ class Leaf(Kernel):
                 f"inputs: give one number, or {p}"
             )
         return dataclasses.replace(self, active_dims=dims)
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`. One, unless a subclass says otherwise."""
+        return jnp.ones(X.shape[0], X.dtype)
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .base import Kernel, Leaf, position
-from .combined import Product, Sum
+from .combined import Combined, Product
 from .stationary import RBF
 
 __all__ = ["Category", "suited"]
@@ -34,10 +34,6 @@ class Category(Leaf):
         weight = jnp.broadcast_to(1.0 / self.lengthscale, (X.shape[1],))
         differ = (jnp.abs(X[:, j, None] - Z[:, j]) > 0.5 for j in range(X.shape[1]))
         return jnp.exp(-sum(w * d for w, d in zip(weight, differ, strict=True)))
-
-    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
-        """See `Kernel.diag`."""
-        return jnp.ones(X.shape[0], X.dtype)
 
     def _number_in_words(self, unit: str, *values: float) -> str:
         return f"correlation {np.exp(-1.0 / values[0]):.2f}"
@@ -70,9 +66,8 @@ def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int])
 def _placed(
     kernel: Kernel, columns: Sequence[str], labels: tuple[int, ...], others: tuple[int, ...]
 ) -> Kernel:
-    if isinstance(kernel, Sum | Product):
-        parts = tuple(_placed(part, columns, labels, others) for part in kernel.kernels)
-        return dataclasses.replace(kernel, kernels=parts)
+    if isinstance(kernel, Combined):
+        return kernel.each(lambda part: _placed(part, columns, labels, others))
     if not isinstance(kernel, Leaf):
         return kernel
     kind = type(kernel).__name__
@@ -91,6 +86,4 @@ def _placed(
 
 
 def _has_category(kernel: Kernel) -> bool:
-    if isinstance(kernel, Sum | Product):
-        return any(map(_has_category, kernel.kernels))
-    return isinstance(kernel, Category)
+    return isinstance(kernel, Category) or any(map(_has_category, kernel.parts))

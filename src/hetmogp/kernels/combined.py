@@ -1,7 +1,9 @@
 """Sums and products of kernels."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, Self
 
 import equinox as eqx
@@ -14,94 +16,87 @@ from .base import Kernel, positive
 __all__ = ["Product", "Sum"]
 
 
-class Sum(Kernel):
-    """Σ wᵢ kᵢ with Σ wᵢ = 1: written `a + b`. The weights are learned."""
+class Combined(Kernel):
+    """A kernel made of others."""
 
     kernels: tuple[Kernel, ...]
+
+    def each(self, change: Callable[[Kernel], Kernel]) -> Self:
+        """The same combination of changed kernels."""
+        return dataclasses.replace(self, kernels=tuple(map(change, self.kernels)))
+
+    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
+        """See `Kernel.start`."""
+        return self.each(lambda kernel: kernel.start(spread, columns, scale))
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`."""
+        return self.each(lambda kernel: kernel.rescaled(scale, centre))
+
+
+class Sum(Combined):
+    """Σ wᵢ kᵢ with Σ wᵢ = 1: written `a + b`. The weights are learned."""
+
     weights: Any = eqx.field(default=None, converter=positive)
 
-    def _shares(self) -> Array:
+    def _weighted(self) -> Iterator[tuple[Any, Kernel]]:
+        """The kernels with their weights."""
         weights = jnp.ones(len(self.kernels)) if self.weights is None else jnp.asarray(self.weights)
-        return weights / jnp.sum(weights)
+        return zip(weights / jnp.sum(weights), self.kernels, strict=True)
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
         """See `Kernel.matrix`."""
-        return sum(w * k.matrix(X, Z) for w, k in zip(self._shares(), self.kernels, strict=True))
+        return sum(w * kernel.matrix(X, Z) for w, kernel in self._weighted())
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
         """See `Kernel.diag`."""
-        return sum(w * k.diag(X) for w, k in zip(self._shares(), self.kernels, strict=True))
+        return sum(w * kernel.diag(X) for w, kernel in self._weighted())
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
         weights = np.ones(len(self.kernels)) if self.weights is None else self.weights
-        kernels = tuple(k.start(spread, columns, scale) for k in self.kernels)
-        return dataclasses.replace(self, kernels=kernels, weights=weights)
-
-    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
-        """See `Kernel.rescaled`."""
-        moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
-        return dataclasses.replace(self, kernels=moved)
+        return dataclasses.replace(super().start(spread, columns, scale), weights=weights)
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
         if fitted and np.shape(self.weights) != (len(self.kernels),):
-            n, found = len(self.kernels), np.size(self.weights)
-            raise ValueError(f"a {type(self).__name__} of {n} has {found} weights")
+            raise ValueError(f"a Sum of {len(self.kernels)} has {np.size(self.weights)} weights")
         super().check(columns, fitted=fitted)
 
     def in_words(self, units: Mapping[str, str]) -> str:
         """See `Kernel.in_words`."""
-        shares = zip(np.asarray(self._shares()), self.kernels, strict=True)
-        return " + ".join(f"{w:.0%} {k.in_words(units)}" for w, k in shares)
+        return " + ".join(f"{w:.0%} {kernel.in_words(units)}" for w, kernel in self._weighted())
 
     def __repr__(self) -> str:
         if self.weights is None:
             return " + ".join(map(repr, self.kernels))
-        shares = np.asarray(self.weights) / np.sum(self.weights)
-        return " + ".join(f"{w:.3g}·{k!r}" for w, k in zip(shares, self.kernels, strict=True))
+        return " + ".join(f"{w:.3g}·{kernel!r}" for w, kernel in self._weighted())
 
     def __add__(self, other: Kernel) -> "Sum":
         return Sum((*self.kernels, other)) if self.weights is None else Sum((self, other))
 
 
-class Product(Kernel):
+class Product(Combined):
     """Π kᵢ: written `a * b`."""
-
-    kernels: tuple[Kernel, ...]
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
         """See `Kernel.matrix`."""
-        first, *rest = (k.matrix(X, Z) for k in self.kernels)
-        for factor in rest:
-            first = first * factor
-        return first
+        return reduce(operator.mul, (kernel.matrix(X, Z) for kernel in self.kernels))
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
         """See `Kernel.diag`."""
-        first, *rest = (k.diag(X) for k in self.kernels)
-        for factor in rest:
-            first = first * factor
-        return first
-
-    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
-        """See `Kernel.start`."""
-        kernels = tuple(k.start(spread, columns, scale) for k in self.kernels)
-        return dataclasses.replace(self, kernels=kernels)
-
-    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
-        """See `Kernel.rescaled`."""
-        moved = tuple(k.rescaled(scale, centre) for k in self.kernels)
-        return dataclasses.replace(self, kernels=moved)
+        return reduce(operator.mul, (kernel.diag(X) for kernel in self.kernels))
 
     def in_words(self, units: Mapping[str, str]) -> str:
         """See `Kernel.in_words`."""
-        words = [(k.in_words(units), isinstance(k, Sum)) for k in self.kernels]
-        return " × ".join(f"({said})" if bracketed else said for said, bracketed in words)
+        return " × ".join(_bracketed(kernel, kernel.in_words(units)) for kernel in self.kernels)
 
     def __repr__(self) -> str:
-        parts = (f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
-        return " * ".join(parts)
+        return " * ".join(_bracketed(kernel, repr(kernel)) for kernel in self.kernels)
 
     def __mul__(self, other: Kernel) -> "Product":
         return Product((*self.kernels, other))
+
+
+def _bracketed(kernel: Kernel, said: str) -> str:
+    return f"({said})" if isinstance(kernel, Sum) else said

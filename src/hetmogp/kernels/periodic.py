@@ -40,10 +40,6 @@ class Periodic(Leaf):
         waves_z = jnp.concatenate([jnp.cos(phase_z) * weight, jnp.sin(phase_z) * weight], axis=1)
         return jnp.exp(jnp.minimum(waves_x @ waves_z.T - jnp.sum(weight**2), 0.0))
 
-    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
-        """See `Kernel.diag`."""
-        return jnp.ones(X.shape[0], X.dtype)
-
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
         kernel = self._bound_to(columns)

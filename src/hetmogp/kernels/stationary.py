@@ -78,10 +78,6 @@ class Stationary(Leaf):
         X, Z = self._select(X) / self.lengthscale, self._select(Z) / self.lengthscale
         return self.profile(squared_distance(X, Z))
 
-    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
-        """See `Kernel.diag`."""
-        return jnp.ones(X.shape[0], X.dtype)
-
 
 class RBF(Stationary):
     """exp(−r²/2): very smooth functions.

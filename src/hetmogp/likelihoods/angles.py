@@ -36,11 +36,7 @@ class VonMises(Likelihood):
     outcome = "circular"
     ends = (-np.pi, np.pi)
 
-    def __init__(
-        self,
-        *,
-        weight: str | None = None,
-    ):
+    def __init__(self, *, weight: str | None = None):
         super().__init__(weight=weight)
 
     def log_prob(self, y: Array, f: Array) -> Array:

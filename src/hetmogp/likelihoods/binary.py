@@ -115,12 +115,7 @@ class Binomial(Likelihood):
     mean_name = "probability"
     ends = (0.0, np.inf)
 
-    def __init__(
-        self,
-        trials: int | str | None = None,
-        *,
-        weight: str | None = None,
-    ):
+    def __init__(self, trials: int | str | None = None, *, weight: str | None = None):
         super().__init__(trials=trials, weight=weight)
 
     def log_prob(self, y: Array, f: Array) -> Array:

@@ -216,11 +216,7 @@ class LogitNormal(Likelihood):
     warp = Warp(logit, lambda y: -jnp.log(y) - jnp.log1p(-y))
 
     def __init__(
-        self,
-        scale: float | None = None,
-        *,
-        weight: str | None = None,
-        latent: Latent = None,
+        self, scale: float | None = None, *, weight: str | None = None, latent: Latent = None
     ):
         super().__init__(scale=scale, weight=weight, latent=latent)
 

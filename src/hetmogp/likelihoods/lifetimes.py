@@ -81,12 +81,7 @@ class Exponential(Lifetime):
     links = {"rate": exp}
     support = "a number >= 0"
 
-    def __init__(
-        self,
-        *,
-        event: str | None = None,
-        weight: str | None = None,
-    ):
+    def __init__(self, *, event: str | None = None, weight: str | None = None):
         super().__init__(event=event, weight=weight)
 
     def log_density(self, y: Array, f: Array) -> Array:

@@ -37,11 +37,7 @@ class Gaussian(Likelihood):
     default_latent = ("mean",)
 
     def __init__(
-        self,
-        scale: float | None = None,
-        *,
-        weight: str | None = None,
-        latent: Latent = None,
+        self, scale: float | None = None, *, weight: str | None = None, latent: Latent = None
     ):
         super().__init__(scale=scale, weight=weight, latent=latent)
 
@@ -96,11 +92,7 @@ class HetGaussian(Likelihood):
 
     links = {"mean": identity, "variance": exp}
 
-    def __init__(
-        self,
-        *,
-        weight: str | None = None,
-    ):
+    def __init__(self, *, weight: str | None = None):
         super().__init__(weight=weight)
 
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -243,11 +235,7 @@ class HetStudentT(Student):
     default_latent = ("location", "scale")
 
     def __init__(
-        self,
-        df: float | None = None,
-        *,
-        weight: str | None = None,
-        latent: Latent = None,
+        self, df: float | None = None, *, weight: str | None = None, latent: Latent = None
     ):
         super().__init__(df=df, weight=weight, latent=latent)
 

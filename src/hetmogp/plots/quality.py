@@ -19,12 +19,7 @@ NOMINAL = np.linspace(0.0, 1.0, 101)  # coverages that are looked at
 
 
 def calibration(
-    model: HetMOGP,
-    X: Any,
-    Y: Any,
-    *,
-    outputs: Sequence[str] | None = None,
-    ax: Axes | None = None,
+    model: HetMOGP, X: Any, Y: Any, *, outputs: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Are predictions as sure as they should be? On the diagonal they are.
 

@@ -542,13 +542,11 @@ def test_too_late_is_told():
 def test_what_is_known_of_the_group_is_passed_on(monkeypatch, no_cluster, environment, method):
     address = f"127.0.0.1:{free_port()}"
 
-    class Cluster:
-        @staticmethod
-        def auto_detect_unset_distributed_params(coordinator, n, k, devices, chosen, patience):
-            assert chosen == method
-            return coordinator or address, n or 1, k or 0, devices
+    def in_cluster(coordinator, n, k, chosen, patience):
+        assert chosen == method
+        return coordinator or address, n or 1, k or 0
 
-    monkeypatch.setattr("jax._src.clusters.ClusterEnv", Cluster)
+    monkeypatch.setattr(addresses, "in_cluster", in_cluster)
     monkeypatch.setattr(addresses, "find_spec", lambda name: name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

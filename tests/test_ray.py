@@ -98,10 +98,9 @@ def test_workers_that_are_alone_are_an_error(tmp_path):
 
 def test_what_would_fail_again_is_not_tried_again(tmp_path):
     pd.DataFrame({"x": [0.0], "a": [1.0]}).to_parquet(tmp_path / "one.parquet")
-    work = {"files": [tmp_path / "one.parquet"], "inputs": ["x"], "lanes": 1}
-    work |= {"text": [], "workers": 1}
     model = hm.HetMOGP({"z": hm.Gaussian()}, progress=False)
-    found = hm.ray._work({**work, "model": model, "checkpoint": None, "every": None})
+    work = {"model": model, "source": [tmp_path / "one.parquet"], "table": {"inputs": ["x"]}}
+    found = hm.ray._work({**work, "workers": 1, "options": {"every": None}})
     assert isinstance(found, ValueError)
     assert "no column 'z'" in str(found)
 

@@ -69,6 +69,6 @@ def test_old_programs_are_let_go(monkeypatch):
                 kept.append(program)
         sizes = [program._cache_size() for program in kept]
     finally:
-        jax._src.monitoring.unregister_event_duration_listener(computation.compiled)
+        jax.monitoring.unregister_event_duration_listener(computation.compiled)
     assert sum(sizes) < len(kept)  # the first ones are gone
     assert sizes[-1] == 1

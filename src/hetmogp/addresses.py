@@ -12,6 +12,8 @@ import time
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from .jax_private import in_cluster
+
 __all__ = ["Place", "place", "read", "refuse_taken"]
 
 UNKNOWN = (
@@ -67,11 +69,7 @@ def place(
             raise ValueError("this looks like mpirun: install mpi4py, by which processes are found")
         method = "mpi4py"
     if method != "deactivate" and None in (address, processes, process):
-        from jax._src.clusters import ClusterEnv  # JAX asks it too, but keeps the answer to itself
-
-        address, processes, process, _ = ClusterEnv.auto_detect_unset_distributed_params(
-            address, processes, process, [], method, patience
-        )
+        address, processes, process = in_cluster(address, processes, process, method, patience)
     if address is None or processes is None or process is None:
         raise ValueError(UNKNOWN)
     read(address)

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from . import addresses, messages
+from . import addresses, jax_private, messages
 
 __all__ = ["GroupError", "count", "index", "initialize"]
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _formed = False
 _failed = False
 _alone = False
-_hooks: list[Callable[..., Any]] = []  # what told of errors before
+_hooks: list[Callable[..., Any]] = []  # what printed errors before
 
 
 class GroupError(ConnectionError):
@@ -146,12 +146,14 @@ def initialize(
 
 def _leave_when_failed() -> None:
     """See to it that a process does not wait at its end for others after an error of its own."""
-    if sys.excepthook is not _told:
+    if sys.excepthook is not _print_and_give_up:
         _hooks.append(sys.excepthook)
-        sys.excepthook = _told
+        sys.excepthook = _print_and_give_up
 
 
-def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_and_give_up(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     _hooks[-1](kind, error, trace)
     give_up()
 
@@ -163,10 +165,8 @@ def give_up() -> None:
     """
     global _failed
     if not _failed:
-        from jax._src import api
-
         _failed = True
-        atexit.unregister(api.clean_up)
+        atexit.unregister(jax_private.clean_up)
         atexit.register(_part)
 
 
@@ -176,24 +176,19 @@ def _part() -> None:
     If all processes come to their end within seconds they part as ever. If not, what JAX holds of
     the group is left to the operating system: to take it down in good order is to wait.
     """
-    from jax._src import api, xla_bridge
-    from jax._src import distributed as of_jax
-
-    state = of_jax.global_state
-    if state.client is None or (_formed and _all_come(state)):
-        api.clean_up()
-        return
-    backends = xla_bridge._backends.values()
-    held = [state.client, state.service, state.preemption_sync_manager, *backends]
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))  # never to be destroyed, which would wait
+    if jax_private.group().client is None or (_formed and _all_come()):
+        jax_private.clean_up()
+    else:  # never to be destroyed, which would wait
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(jax_private.held()))
 
 
-def _all_come(state: Any) -> bool:
+def _all_come() -> bool:
     """Whether all processes come to their end within seconds."""
+    group = jax_private.group()
     # Process 0 goes last: without it JAX ends the others at once, whatever they are doing.
-    patience = PARTING if state.process_id else 2 * PARTING
+    patience = PARTING if group.process_id else 2 * PARTING
     try:
-        state.client.wait_at_barrier("hetmogp: the end", int(1000 * patience))
+        group.client.wait_at_barrier("hetmogp: the end", int(1000 * patience))
     except Exception:  # somebody did not, or cannot be asked
         return False
     return True
@@ -320,11 +315,11 @@ def from_first(make: Callable[[], T]) -> T:
             messages.packed(value)
         except (Exception, KeyboardInterrupt) as caught:
             value, error = None, caught
-    value, told = gathered((value, None if error is None else messages.of_error(error)))[0]
+    value, trouble = gathered((value, None if error is None else messages.of_error(error)))[0]
     if error is not None:
         raise error
-    if told is not None:
-        raise messages.error_from(*told)
+    if trouble is not None:
+        raise messages.error_from(*trouble)
     return value
 
 

@@ -6,7 +6,7 @@ used JAX waits for threads that it does not have.
 
 import os
 
-from jax._src.xla_bridge import backends_are_initialized
+from .jax_private import backends_are_initialized
 
 __all__ = ["refuse"]
 

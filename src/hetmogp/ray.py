@@ -3,7 +3,6 @@
 Needs the extra `hetmogp[ray]`.
 """
 
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,11 @@ def fit(
     table: "Table",
     *,
     num_workers: int,
-    checkpoint: str | os.PathLike | None = None,
-    every: int | None = None,
     use_gpu: bool = False,
     max_failures: int = 3,
     scaling: Any = None,
     run: Any = None,
+    **options: Any,
 ) -> "HetMOGP":
     """Fit a model by several processes that Ray starts, one per worker.
 
@@ -37,14 +35,13 @@ def fit(
         model: is fitted, and returned.
         table: the data, in files that every worker can read.
         num_workers: how many.
-        checkpoint: a folder to keep the fit in on its way, which worker 0 can reach wherever Ray
-            places it. What it holds of this fit is gone on from. Without it a fit that lost a
-            worker begins anew.
-        every: how many steps lie between two checkpoints.
         use_gpu: whether each worker has a GPU.
         max_failures: how many times the workers are started again.
         scaling: a `ray.train.ScalingConfig`, instead of `num_workers` workers of one CPU or GPU.
         run: a `ray.train.RunConfig`, for names, storage and the like; `max_failures` is its own.
+        **options: `checkpoint` and `every`, as for `HetMOGP.fit`. The checkpoint is a folder which
+            worker 0 can reach wherever Ray places it. What it holds of this fit is gone on from.
+            Without it a fit that lost a worker begins anew.
     """
     try:
         from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
@@ -52,15 +49,14 @@ def fit(
     except ImportError as error:
         raise ImportError(f'install "hetmogp[ray]" to fit on a Ray cluster ({error})') from error
 
+    if options.get("checkpoint") is not None:
+        options |= {"checkpoint": str(Path(options["checkpoint"]).resolve()), "resume": True}
     work = {
         "model": model,
-        "files": [str(path.resolve()) for path in table.files],
-        "inputs": table.inputs,
-        "text": table.text,
-        "lanes": table._lanes,
+        "source": [str(path.resolve()) for path in table.files],
+        "table": {"inputs": table.inputs, "text": table.text, "lanes": table._lanes},
         "workers": num_workers,
-        "checkpoint": None if checkpoint is None else str(Path(checkpoint).resolve()),
-        "every": every,
+        "options": options,
     }
     with TemporaryDirectory(prefix="hetmogp-ray-") as scratch:
         run = run or RunConfig(
@@ -76,11 +72,11 @@ def fit(
             run_config=run,
         )
         result: Any = trainer.fit()
-    found = result.return_value
-    if isinstance(found, Exception):
-        raise found
+    answer = result.return_value
+    if isinstance(answer, Exception):
+        raise answer
     given = model.get_params(deep=False)
-    model.__dict__.update({k: v for k, v in vars(found).items() if k not in given})
+    model.__dict__.update({k: v for k, v in vars(answer).items() if k not in given})
     return model
 
 
@@ -93,11 +89,7 @@ def _work(work: dict[str, Any]) -> Any:
         )
     from .disk import Table
 
-    kept = work["checkpoint"]
     try:
-        table = Table(work["files"], inputs=work["inputs"], text=work["text"], lanes=work["lanes"])
-        return work["model"].fit(
-            table, checkpoint=kept, every=work["every"], resume=kept is not None
-        )
+        return work["model"].fit(Table(work["source"], **work["table"]), **work["options"])
     except (ValueError, TypeError, ArithmeticError) as error:
         return error  # it would be the same another time

@@ -56,7 +56,7 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
     mixture = likelihood.mixture(mean, cov) if len(mean) <= 2 else None
     if mixture is not None:
         weights, centres, variances = mixture
-        z, log_slope = _warped(likelihood, y)
+        z, log_slope = likelihood.warped(y)
         density = logsumexp(normal_log_density(z, centres, variances), b=weights) + log_slope
         censored = likelihood.censored(likelihood.given)
         if censored is False:
@@ -67,13 +67,6 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
         return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
     f, weights = nodes(mean, factor)
     return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
-
-
-def _warped(likelihood: Likelihood, y: Array) -> tuple[Array, Array]:
-    """y on the scale of the likelihood's mixture, and the log of that scale's slope."""
-    if likelihood.warp is None:
-        return y, jnp.zeros_like(y)
-    return likelihood.warp.forward(y), likelihood.warp.log_slope(y)
 
 
 def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
@@ -153,7 +146,7 @@ def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor:
     mixture = likelihood.mixture(mean, cov) if J <= 2 else None
     if mixture is not None:
         weights, centres, variances = mixture
-        z = _warped(likelihood, jnp.clip(y, *likelihood.ends))[0]
+        z = likelihood.warped(jnp.clip(y, *likelihood.ends))[0]
         return 0.5 + 0.5 * jnp.sum(weights * erf((z - centres) / jnp.sqrt(2.0 * variances)))
     if J == 1:
         points, weights = map(constant, _line())

@@ -14,7 +14,7 @@ import pandas as pd
 from .columns import Column, is_missing
 from .inputs import input_of, refuse_duplicates, split_inputs
 from .likelihoods import Likelihood
-from .likelihoods.base import Argument, InvalidValueError
+from .likelihoods.base import Argument, InvalidValueError, numbers_in
 
 __all__ = [
     "Dataset",
@@ -102,9 +102,8 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
 def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
     D = len(likelihoods)
     if isinstance(Y, pd.DataFrame | Mapping):
-        keys = [str(key) for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)]
         extra = {c for one in likelihoods if isinstance(one, Likelihood) for c in one.extra_columns}
-        keys = [key for key in keys if key not in extra]
+        keys = [str(key) for key in Y if str(key) not in extra]
         if len(keys) != D:
             raise ValueError(
                 f"Y has {len(keys)} columns ({', '.join(keys)}) for {D} likelihoods; give a dict "
@@ -138,13 +137,12 @@ def read(
     raw = split_outputs(names, Y)
     tables = split_inputs(names, X, columns)
 
-    found, values, given, weights = [], [], [], []
+    outputs = []
     for name in names:
-        column = _column(name, raw[name])
-        beside = _arguments(name, likelihoods[name], Y, column, weighted=some or columns is None)
-        weight = beside.pop("weight", np.broadcast_to(1.0, len(column)))
-        likelihood, y = observe(name, likelihoods[name], column, beside)
-        inputs = tables[name][0]
+        column, inputs = _column(name, raw[name]), tables[name][0]
+        given = _arguments(name, likelihoods[name], Y, column, weighted=some or columns is None)
+        weight = given.pop("weight", np.broadcast_to(1.0, len(column)))
+        likelihood, y = observe(name, likelihoods[name], column, given)
         if len(y) != len(inputs):
             raise ValueError(
                 f"output {name!r} has {len(y)} values but its inputs have {len(inputs)} rows"
@@ -155,12 +153,9 @@ def read(
         if columns is None and np.isnan(y).all():
             unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
             raise ValueError(f"output {name!r} has no observed value{unless}")
-        found.append(likelihood)
-        values.append(y)
-        given.append(beside)
-        weights.append(weight)
-    X_d = [tables[name][0] for name in names]
-    return Dataset(names, found, X_d, values, given, weights, tables[names[0]][1])
+        outputs.append((likelihood, inputs, y, given, weight))
+    known, X_d, values, given_d, weights = map(list, zip(*outputs, strict=True))
+    return Dataset(names, known, X_d, values, given_d, weights, tables[names[0]][1])
 
 
 # -- outputs ---------------------------------------------------------------------------------------
@@ -170,9 +165,8 @@ def split_outputs(names: list[str], Y: Any) -> dict[str, Any]:
     """One raw column per output."""
     D = len(names)
     if isinstance(Y, pd.DataFrame | Mapping):
-        keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
-        if isinstance(Y, pd.DataFrame):
-            refuse_duplicates("Y", [str(key) for key in Y.columns], names)
+        keys = {str(key): key for key in Y}
+        refuse_duplicates("Y", list(map(str, Y)), names)
         for name in names:
             if name not in keys:
                 raise ValueError(f"Y has no column {name!r}; it has {', '.join(keys)}")
@@ -238,7 +232,7 @@ def _arguments(
         y: the output's own column.
         weighted: whether the weight is needed too; it acts on a fit only.
     """
-    needed = {of: (column, likelihood.arguments[of]) for of, column in likelihood.columns}
+    needed = {name: (column, likelihood.arguments[name]) for name, column in likelihood.columns}
     if weighted and likelihood.weight is not None:
         needed["weight"] = (likelihood.weight, WEIGHT)
     if not needed:
@@ -249,10 +243,9 @@ def _arguments(
             f"output {name!r} needs the column {columns}, which an array or list cannot carry: "
             "give Y as a frame or a dict"
         )
-    keys = {str(key): key for key in (Y.columns if isinstance(Y, pd.DataFrame) else Y)}
+    keys = {str(key): key for key in Y}
     missing = np.asarray(pd.isna(y))
-    if isinstance(Y, pd.DataFrame):
-        refuse_duplicates("Y", list(map(str, Y.columns)), [column for column, _ in needed.values()])
+    refuse_duplicates("Y", list(map(str, Y)), [column for column, _ in needed.values()])
     result = {}
     for argument, (column, rule) in needed.items():
         if column not in keys:
@@ -276,33 +269,22 @@ def argument_values(
     missing: np.ndarray | None = None,
 ) -> np.ndarray:
     """One argument of an output as N checked numbers; one where the output's value is missing."""
-    series = pd.Series(_column(name, values, column))
-    if len(series) != N:
+    cells = _cells(_column(name, values, column), as_numbers=True)
+    if len(cells) != N:
         raise ValueError(
-            f"output {name!r}: column {column!r} has {len(series)} rows, the output has {N}"
+            f"output {name!r}: column {column!r} has {len(cells)} rows, the output has {N}"
         )
-    where = f"output {name!r}, column {column!r}"
-    numbers = np.empty(N)
-    for row, value in enumerate(series.tolist()):
-        try:
-            if isinstance(value, str):
-                raise TypeError
-            numbers[row] = np.nan if is_missing(value) else float(value)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{where}, row {row}: {value!r} is not a valid {argument}, which is {rule.support}"
-            ) from None
+    where, wanted = f"output {name!r}, column {column!r}", (f"a valid {argument}", rule.support)
+    try:
+        numbers = numbers_in(cells)
+    except InvalidValueError as error:
+        raise ValueError(_unsupported(where, error.row, error.value, *wanted)) from None
     needed = np.ones(N, bool) if missing is None else ~missing
     with np.errstate(invalid="ignore"):
         bad = needed & ~(np.isfinite(numbers) & rule.valid(numbers))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        found = "nothing" if np.isnan(numbers[row]) else f"{numbers[row]:g}"
-        others = f" (and {bad.sum() - 1} more rows)" if bad.sum() > 1 else ""
-        raise ValueError(
-            f"{where}, row {row}: {found} is not a valid {argument}, which is "
-            f"{rule.support}{others}"
-        )
+        raise ValueError(_unsupported(where, row, numbers[row], *wanted, int(bad.sum()) - 1))
     return np.where(needed, numbers, 1.0)
 
 
@@ -310,73 +292,54 @@ def observe(
     name: str, likelihood: Likelihood, y: Any, given: Mapping[str, np.ndarray] | None = None
 ) -> tuple[Likelihood, np.ndarray]:
     """The numbers behind a column of values, checked against the likelihood's support."""
-    y = _column(name, y)
-    if isinstance(y, pd.Series):
-        categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
-        if categories is not None and (categories.ordered or likelihood.outcome != "ordered"):
-            try:
-                likelihood = likelihood.with_classes(list(categories.categories))
-            except ValueError as error:
-                raise ValueError(f"output {name!r}: {error}") from None
-        numeric = pd.api.types.is_numeric_dtype(y) and categories is None
-        if numeric and not likelihood.labelled:
-            y = y.to_numpy(dtype=float, na_value=np.nan)
-        else:
-            y = y.astype(object).where(y.notna(), None).to_numpy(dtype=object)
-    elif y.dtype == object:
-        y = np.array([None if is_missing(value) else value for value in y], dtype=object)
+    y, where, given = _column(name, y), f"output {name!r}", given or {}
+    categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
+    if categories is not None and (categories.ordered or likelihood.outcome != "ordered"):
+        try:
+            likelihood = likelihood.with_classes(list(categories.categories))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    what = f"{'an' if likelihood.kind[0] in 'AEIOU' else 'a'} {likelihood.kind} value"
     try:
-        if y.dtype.kind in "OUS" and not likelihood.labelled:
-            _refuse_text(y)
-        if y.dtype.kind in "mMc":  # times and complex numbers
-            raise InvalidValueError(0, y[0])
-        likelihood, numbers = likelihood.observe(y)
+        likelihood, numbers = likelihood.observe(_cells(y, as_numbers=not likelihood.labelled))
     except InvalidValueError as error:
-        raise ValueError(_unsupported(name, likelihood, error.row, error.value)) from None
+        support = likelihood.support_for({})
+        raise ValueError(_unsupported(where, error.row, error.value, what, support)) from None
     except ValueError as error:
-        raise ValueError(f"output {name!r} {error}") from None
-    observed = ~np.isnan(numbers)
-    bad = observed & ~np.isfinite(numbers)
-    fine = observed & ~bad
-    here = {argument: column[fine] for argument, column in (given or {}).items()}
+        raise ValueError(f"{where} {error}") from None
+    bad = np.isinf(numbers)
+    fine = ~np.isnan(numbers) & ~bad
+    here = {argument: column[fine] for argument, column in given.items()}
     bad[fine] = ~likelihood.at(here).valid(numbers[fine])
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        at = {argument: column[row] for argument, column in (given or {}).items()}
-        raise ValueError(_unsupported(name, likelihood, row, numbers[row], int(bad.sum()) - 1, at))
+        row, others = int(np.flatnonzero(bad)[0]), int(bad.sum()) - 1
+        support = likelihood.support_for({key: column[row] for key, column in given.items()})
+        raise ValueError(_unsupported(where, row, numbers[row], what, support, others))
     return likelihood, numbers
 
 
-def _refuse_text(y: np.ndarray) -> None:
-    """Complain of text: of the first that is no number, which made a column text, if any is."""
-    texts = [(row, value) for row, value in enumerate(y) if isinstance(value, str)]
-    if texts:
-        raise InvalidValueError(*next((one for one in texts if not _is_number(one[1])), texts[0]))
+def _cells(y: pd.Series | np.ndarray, *, as_numbers: bool) -> np.ndarray:
+    """A column as an array, of numbers or of objects with None for what is missing."""
+    if isinstance(y, pd.Series):
+        if as_numbers and pd.api.types.is_numeric_dtype(y):
+            return y.to_numpy(dtype=float, na_value=np.nan)
+        return y.astype(object).where(y.notna(), None).to_numpy(dtype=object)
+    if y.dtype == object:
+        return np.array([None if is_missing(value) else value for value in y], dtype=object)
+    return y
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _unsupported(
-    name: str,
-    likelihood: Likelihood,
-    row: int,
-    value: Any,
-    others: int = 0,
-    given: Mapping[str, float] | None = None,
-) -> str:
-    shown = f"{value:g}" if isinstance(value, float) else repr(value)
-    more = f" (and {others} more rows)" if others else ""
-    article = "an" if likelihood.kind[0] in "AEIOU" else "a"
-    return (
-        f"output {name!r}, row {row}: {shown} is not {article} {likelihood.kind} value, which is "
-        f"{likelihood.support_for(given or {})}{more}"
+def _unsupported(where: str, row: int, value: Any, what: str, support: str, others: int = 0) -> str:
+    """What is wrong with a value, in a sentence."""
+    shown = (
+        repr(value)
+        if not isinstance(value, float)
+        else "nothing"
+        if value != value
+        else f"{value:g}"
     )
+    more = f" (and {others} more rows)" if others else ""
+    return f"{where}, row {row}: {shown} is not {what}, which is {support}{more}"
 
 
 def same_index(name: str, X: Any, y: Any, whose: str = "of Y") -> None:

@@ -108,6 +108,7 @@ class Warp(NamedTuple):
 
     forward: Callable[[Any], Array]
     log_slope: Callable[[Array], Array]  # of `forward`
+    back: Callable[[Array], Array]
 
 
 class Start(NamedTuple):
@@ -172,11 +173,7 @@ class Likelihood(eqx.Module):
     given: dict[str, Any]
 
     def __init__(
-        self,
-        *,
-        latent: Latent = None,
-        weight: str | None = None,
-        **values: float | str | None,
+        self, *, latent: Latent = None, weight: str | None = None, **values: float | str | None
     ):
         kind, links = type(self).__name__, self.links  # which some classes make anew each time
         names = list(links)
@@ -371,6 +368,10 @@ class Likelihood(eqx.Module):
         """The column that holds the `unit` of each observation, if there is one."""
         return dict(self.columns).get(self.unit)
 
+    def warped(self, y: Any) -> tuple[Any, Any]:
+        """y on the scale of `warp`, where there is one, and the log of that scale's slope."""
+        return (y, 0.0) if self.warp is None else (self.warp.forward(y), self.warp.log_slope(y))
+
     @property
     def constants(self) -> dict[str, float]:
         """The parameters that are not latent, fixed or learned, by name."""
@@ -422,15 +423,7 @@ class Likelihood(eqx.Module):
 
     def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
         """Read a column of values (missing ones are NaN or None): this likelihood, and numbers."""
-        try:
-            return self, np.asarray(column, dtype=float)
-        except (TypeError, ValueError):
-            for row, value in enumerate(column):
-                try:
-                    float(value if value is not None else "nan")
-                except (TypeError, ValueError):
-                    raise InvalidValueError(row, value) from None
-            raise
+        return self, numbers_in(column)
 
     def with_classes(self, labels: Sequence[Any]) -> Self:
         """This likelihood with these classes, where it takes some and has none yet."""
@@ -443,7 +436,7 @@ class Likelihood(eqx.Module):
         }
         constants = known if set(known) >= {*self.latent, *self.free} else self._likely(y, known)
         with np.errstate(all="ignore"):
-            scale = float(np.std(y if self.warp is None else self.warp.forward(y))) or 1.0
+            scale = float(np.std(self.warped(y)[0])) or 1.0
         return Start(
             constant=np.array([constants[name] for name in self.latent]),
             spread=np.array([scale if self.links[n] is identity else 1.0 for n in self.latent]),
@@ -514,12 +507,45 @@ class Likelihood(eqx.Module):
             options["latent"] = self.latent
         return options
 
+    def plain_options(self) -> dict[str, Any]:
+        """The `options` as JSON can hold them.
+
+        Raises:
+            TypeError: with what cannot be written, to follow the likelihood's name.
+        """
+        return dict(self.options)
+
+    @classmethod
+    def from_plain_options(cls, **options: Any) -> "Likelihood":
+        """A likelihood from what `plain_options` gave."""
+        return cls(**options)
+
     def __repr__(self) -> str:
         shown = (
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
             for name, value in self.options.items()
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def numbers_in(column: np.ndarray) -> np.ndarray:
+    """A column as numbers, NaN where it has NaN or None; text and times are refused."""
+    if column.dtype.kind in "mMc":  # times and complex numbers
+        raise InvalidValueError(0, column[0])
+    if column.dtype.kind in "OUS":
+        odd = [r for r, v in enumerate(column) if isinstance(v, str) or not _is_number(v)]
+        if odd:  # of text, complain of what made the column so, if anything did
+            row = next((row for row in odd if not _is_number(column[row])), odd[0])
+            raise InvalidValueError(row, column[row])
+    return np.asarray(column, dtype=float)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float("nan" if value is None else value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 class InvalidValueError(ValueError):

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln, logit, ndtr
+from jax.scipy.special import betaln, logit
 from jaxtyping import Array
 
 from ..quadrature import constant, expect, gauss_hermite
-from .base import Latent, Likelihood, Warp, exp, identity, logistic
+from .base import Latent, Likelihood, Warp, exp, logistic
 from .incomplete import lower_beta
-from .real import normal_log_density
+from .real import Normal
 from .special import expected_logistic, expected_softplus
 
 __all__ = ["Beta", "LogitNormal", "ZeroOneInflatedBeta"]
@@ -200,7 +200,7 @@ def _inside(y: Array) -> Array:
     return jnp.where((y <= 0) | (y >= 1), 0.5, y)
 
 
-class LogitNormal(Likelihood):
+class LogitNormal(Normal):
     """A proportion, normal on the logit scale: log(y/(1 − y)) ~ N(mean(x), scale²).
 
     Args:
@@ -209,67 +209,32 @@ class LogitNormal(Likelihood):
         latent: the parameters that are functions of the input; the mean by default.
     """
 
-    links = {"mean": identity, "scale": exp}
     default_latent = ("mean",)
     support = "a number strictly between 0 and 1"
     ends = (0.0, 1.0)
-    warp = Warp(logit, lambda y: -jnp.log(y) - jnp.log1p(-y))
+    warp = Warp(logit, lambda y: -jnp.log(y) - jnp.log1p(-y), jax.nn.sigmoid)
 
     def __init__(
         self, scale: float | None = None, *, weight: str | None = None, latent: Latent = None
     ):
         super().__init__(scale=scale, weight=weight, latent=latent)
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
-        mean, scale = self.parameters(f)
-        slope = -jnp.log(y) - jnp.log1p(-y)
-        return normal_log_density(logit(y), mean, jnp.square(scale)) + slope
-
-    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
-        """As for a Gaussian."""
-        return self.log_prob(y, mean) - 0.5 * cov[0, 0] / jnp.square(self.parameters(mean)[1])
-
     def mean(self, f: Array) -> Array:
         """See `Likelihood.mean`."""
-        mean, scale = self.parameters(f)
-        return expected_logistic(mean, jnp.square(scale))[0]
+        return expected_logistic(*self._normal(f))[0]
 
     def variance(self, f: Array) -> Array:
         """See `Likelihood.variance`."""
-        mean, scale = self.parameters(f)
-        return _logistic_variance(mean, jnp.square(scale))
+        return _logistic_variance(*self._normal(f))
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Logit-normal too, of variance v + scale²."""
-        total = cov[0, 0] + jnp.square(self.parameters(mean)[1])
+        total = cov[0, 0] + self._normal(mean)[1]
         return expected_logistic(mean[0], total)[0], _logistic_variance(mean[0], total)
-
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
-        """On the logit scale the predictive is N(μ, v + scale²)."""
-        if not self.is_default:
-            return None
-        total = cov[0, :1] + jnp.square(self.parameters(mean)[1])
-        return jnp.ones(1, mean.dtype), mean[:1], total
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.cdf`."""
-        mean, scale = self.parameters(f)
-        return ndtr((logit(jnp.clip(y, 0.0, 1.0)) - mean) / scale)
-
-    def sample(self, key: Array, f: Array) -> Array:
-        """See `Likelihood.sample`."""
-        mean, scale = self.parameters(f)
-        return jax.nn.sigmoid(mean + scale * jax.random.normal(key, dtype=f.dtype))
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return (y > 0) & (y < 1)
-
-    def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """The mean on the logit scale, and a noise of a third of the variance there."""
-        z = np.log(y) - np.log1p(-y)
-        return {"mean": np.mean(z), "scale": (float(np.std(z)) or 1.0) / np.sqrt(3.0)}
 
 
 def _logistic_variance(mean: Array, variance: Array) -> Array:

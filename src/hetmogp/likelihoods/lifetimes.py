@@ -280,7 +280,7 @@ class LogNormal(Lifetime):
 
     links = {"mean": identity, "scale": exp}
     default_latent = ("mean",)
-    warp = Warp(jnp.log, lambda y: -jnp.log(y))
+    warp = Warp(jnp.log, lambda y: -jnp.log(y), jnp.exp)
 
     def __init__(
         self,

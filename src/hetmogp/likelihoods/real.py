@@ -1,6 +1,6 @@
 """Real-valued outputs: Gaussian and Student-t, with one noise for all inputs or one at each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -24,7 +24,69 @@ def normal_log_density(y: Array, mean: Array, variance: Array) -> Array:
     return -0.5 * (LOG_2PI + jnp.log(variance) + (y - mean) ** 2 / variance)
 
 
-class Gaussian(Likelihood):
+class Normal(Likelihood):
+    """An output that is normal, on the scale of its `warp` where it has one.
+
+    Its second parameter is the standard deviation; a subclass may write `_normal` for another one.
+    """
+
+    links = {"mean": identity, "scale": exp}
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+
+    def _normal(self, f: Array) -> tuple[Array, Array]:
+        """Mean and variance on that scale."""
+        mean, scale = self.parameters(f)
+        return mean, jnp.square(scale)
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_prob`."""
+        z, log_slope = self.warped(y)
+        return normal_log_density(z, *self._normal(f)) + log_slope
+
+    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
+        """Log N(y; μ, σ²) − v/2σ²."""
+        return self.log_prob(y, mean) - 0.5 * cov[0, 0] / self._normal(mean)[1]
+
+    def mean(self, f: Array) -> Array:
+        """See `Likelihood.mean`."""
+        return self._normal(f)[0]
+
+    def variance(self, f: Array) -> Array:
+        """See `Likelihood.variance`."""
+        return self._normal(f)[1]
+
+    def cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.cdf`."""
+        mean, variance = self._normal(f)
+        return ndtr((self.warped(jnp.clip(y, *self.ends))[0] - mean) / jnp.sqrt(variance))
+
+    def sample(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample`."""
+        mean, variance = self._normal(f)
+        z = mean + jnp.sqrt(variance) * jax.random.normal(key, dtype=f.dtype)
+        return z if self.warp is None else self.warp.back(z)
+
+    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
+        """N(μ, v + σ²), or a mixture over a latent σ."""
+        if self.latent == tuple(self.links):  # normal given f₂
+            weights, centre, rest, f2 = _given_second(mean, cov, 48)
+            noise = jax.vmap(lambda f2: self._normal(jnp.stack([mean[0], f2]))[1])(f2)
+            return weights, centre, rest + noise
+        if self.latent != ("mean",):
+            return None
+        return jnp.ones(1, mean.dtype), mean[:1], cov[0, :1] + self._normal(mean)[1]
+
+    def initial(self, y: np.ndarray) -> Mapping[str, float]:
+        """The mean, and a noise of a third of the variance."""
+        z = np.asarray(self.warped(y)[0])
+        mean, noise = self.links
+        third = _spread(z) / 3
+        return {mean: np.mean(z), noise: third if noise == "variance" else np.sqrt(third)}
+
+
+class Gaussian(Normal):
     """A real output: y ~ N(mean(x), scale²).
 
     Args:
@@ -33,7 +95,6 @@ class Gaussian(Likelihood):
         latent: the parameters that are functions of the input; the mean by default.
     """
 
-    links = {"mean": identity, "scale": exp}
     default_latent = ("mean",)
 
     def __init__(
@@ -41,49 +102,8 @@ class Gaussian(Likelihood):
     ):
         super().__init__(scale=scale, weight=weight, latent=latent)
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
-        mean, scale = self.parameters(f)
-        return normal_log_density(y, mean, jnp.square(scale))
 
-    def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
-        """Log N(y; μ, σ²) − v/2σ²."""
-        _, scale = self.parameters(mean)
-        return normal_log_density(y, mean[0], jnp.square(scale)) - 0.5 * cov[0, 0] / scale**2
-
-    def mean(self, f: Array) -> Array:
-        """See `Likelihood.mean`."""
-        return self.parameters(f)[0]
-
-    def variance(self, f: Array) -> Array:
-        """See `Likelihood.variance`."""
-        return jnp.square(self.parameters(f)[1])
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.cdf`."""
-        mean, scale = self.parameters(f)
-        return ndtr((y - mean) / scale)
-
-    def sample(self, key: Array, f: Array) -> Array:
-        """See `Likelihood.sample`."""
-        mean, scale = self.parameters(f)
-        return mean + scale * jax.random.normal(key, dtype=f.dtype)
-
-    def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """The mean, and a noise of a third of the variance."""
-        return {"mean": np.mean(y), "scale": np.sqrt(_spread(y) / 3)}
-
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
-        """The predictive is Gaussian, N(μ, v + σ²), or a mixture over a latent scale."""
-        if self.latent == ("mean", "scale"):
-            return _over_noise(mean, cov, lambda f2: jnp.exp(2.0 * f2))
-        if self.latent != ("mean",):
-            return None
-        _, scale = self.parameters(mean)
-        return jnp.ones(1, mean.dtype), mean[:1], cov[0, :1] + scale**2
-
-
-class HetGaussian(Likelihood):
+class HetGaussian(Normal):
     """A real output with its own noise at every input: y ~ N(mean(x), variance(x)).
 
     Args:
@@ -95,42 +115,15 @@ class HetGaussian(Likelihood):
     def __init__(self, *, weight: str | None = None):
         super().__init__(weight=weight)
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
+    def _normal(self, f: Array) -> tuple[Array, Array]:
         mean, variance = self.parameters(f)
-        return normal_log_density(y, mean, variance)
+        return mean, variance
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """With c = cov(f₁, f₂): E[(y − f₁)² e^−f₂] = e^(−μ₂ + v₂/2) ((y − μ₁ + c)² + v₁)."""
         precision = jnp.exp(-mean[1] + 0.5 * cov[1, 1])
         square = (y - mean[0] + cov[0, 1]) ** 2 + cov[0, 0]
         return -0.5 * (LOG_2PI + mean[1] + precision * square)
-
-    def mean(self, f: Array) -> Array:
-        """See `Likelihood.mean`."""
-        return self.parameters(f)[0]
-
-    def variance(self, f: Array) -> Array:
-        """See `Likelihood.variance`."""
-        return self.parameters(f)[1]
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.cdf`."""
-        mean, variance = self.parameters(f)
-        return ndtr((y - mean) / jnp.sqrt(variance))
-
-    def sample(self, key: Array, f: Array) -> Array:
-        """See `Likelihood.sample`."""
-        mean, variance = self.parameters(f)
-        return mean + jnp.sqrt(variance) * jax.random.normal(key, dtype=f.dtype)
-
-    def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """The mean, and a noise of a third of the variance."""
-        return {"mean": np.mean(y), "variance": _spread(y) / 3}
-
-    def mixture(self, mean: Array, cov: Array) -> tuple[Array, Array, Array] | None:
-        """A mixture over the latent variance."""
-        return _over_noise(mean, cov, jnp.exp) if self.is_default else None
 
 
 class Student(Likelihood):
@@ -266,14 +259,6 @@ def _given_second(mean: Array, cov: Array, n: int) -> tuple[Array, Array, Array,
     f2 = mean[1] + jnp.sqrt(v2) * nodes
     centre = mean[0] + cov[0, 1] / v2 * (f2 - mean[1])
     return weights, centre, jnp.maximum(cov[0, 0] - cov[0, 1] ** 2 / v2, 0.0), f2
-
-
-def _over_noise(
-    mean: Array, cov: Array, noise: Callable[[Array], Array]
-) -> tuple[Array, Array, Array]:
-    """y = f₁ + noise of a variance set by f₂: Gaussian given f₂, so a mixture over f₂ alone."""
-    weights, centre, rest, f2 = _given_second(mean, cov, 48)
-    return weights, centre, rest + noise(f2)
 
 
 def _spread(y: Float[np.ndarray, " N"]) -> float:

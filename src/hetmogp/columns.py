@@ -6,6 +6,7 @@ position among the column's levels, which a `Category` kernel compares.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Literal
@@ -19,6 +20,7 @@ DAY = 86_400_000_000  # microseconds
 OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its distance from UTC
 ISO = re.compile(r"\d{4}-\d\d-\d\d")
 LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
+PLURAL = {"number": "numbers", "time": "dates", "duration": "durations", "category": "labels"}
 MOST_LABELS = 50  # text with more different values than this, in half of the rows, is no category
 
 
@@ -51,13 +53,13 @@ class Column:
         if self.kind == "number":
             return _numbers(values, where)
         if self.kind == "duration" and values.map(lambda v: isinstance(v, str)).any():
-            values = _as_durations(values)
+            with suppress(ValueError):  # text such as "2 days 03:00:00", as files have it
+                values = pd.Series(pd.to_timedelta(values))
         found = describe(values, what, self.name)
         if found.kind != self.kind:
-            wanted = {"time": "dates", "duration": "durations"}[self.kind]
             raise ValueError(
-                f"{where} holds {_plural(found.kind)} such as {_some(values)!r}; the model was "
-                f"fitted on {wanted}"
+                f"{where} holds {PLURAL[found.kind]} such as {_some(values)!r}; the model was "
+                f"fitted on {PLURAL[self.kind]}"
             )
         if self.kind == "duration":
             return _microseconds(values.astype("timedelta64[us]")) / DAY
@@ -102,45 +104,42 @@ class Column:
 
 def describe(values: pd.Series, what: str, name: str) -> Column:
     """What kind of input a column of a table is."""
-    dtype = values.dtype
+    dtype, types = values.dtype, pd.api.types
     if isinstance(dtype, pd.CategoricalDtype):
         return Column(name, "category", tuple(_plain(level) for level in dtype.categories))
-    if pd.api.types.is_complex_dtype(dtype):
+    if types.is_complex_dtype(dtype):
         raise ValueError(f"{what}, column {name!r} holds complex numbers; inputs must be real")
-    if pd.api.types.is_numeric_dtype(dtype):
+    if types.is_numeric_dtype(dtype):
         return Column(name)
-    if pd.api.types.is_datetime64_any_dtype(dtype):
+    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         return Column(name, "time", aware=isinstance(dtype, pd.DatetimeTZDtype))
-    if isinstance(dtype, pd.PeriodDtype):
-        return Column(name, "time")
-    if pd.api.types.is_timedelta64_dtype(dtype):
+    if types.is_timedelta64_dtype(dtype):
         return Column(name, "duration")
     present = [value for value in values.tolist() if not is_missing(value)]
-    if not present:
-        return Column(name)
     for value in present:
         if isinstance(value, list | tuple | dict | np.ndarray):
             raise ValueError(
                 f"{what}, column {name!r} holds several values in a cell, such as {value!r}; "
                 "inputs must be numbers, dates or labels, one in each cell"
             )
-    try:
+    with suppress(ValueError):
         _numbers(values, "")
         return Column(name)
-    except ValueError:
-        pass
     if all(isinstance(value, timedelta) for value in present):
         return Column(name, "duration")
     if all(isinstance(value, str | date) for value in present):
-        try:
+        with suppress(ValueError, TypeError):
             times = _as_times(values)
             return Column(name, "time", aware=isinstance(times.dtype, pd.DatetimeTZDtype))
-        except (ValueError, TypeError):
-            pass
+    return Column(name, "category", _levels(values, present, what, name))
+
+
+def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tuple[Any, ...]:
+    """The labels of a column that is neither of numbers nor of dates, if it is one of labels."""
     if not all(isinstance(value, str | int | float) for value in present):
         raise ValueError(
-            f"{what}, column {name!r} holds {dtype} values such as {present[0]!r}; inputs must be "
-            "numbers, dates or labels"
+            f"{what}, column {name!r} holds {values.dtype} values such as {present[0]!r}; inputs "
+            "must be numbers, dates or labels"
         )
     dates = any(isinstance(value, str) and ISO.match(value.strip()) for value in present)
     for row, value in enumerate(values.tolist()):
@@ -165,17 +164,15 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
             f"{present[0]!r}: convert dates with pandas.to_datetime, numbers with "
             "pandas.to_numeric, or make labels a pandas categorical"
         )
-    return Column(name, "category", tuple(sorted(levels, key=lambda v: (type(v).__name__, v))))
+    return tuple(sorted(levels, key=lambda level: (type(level).__name__, level)))
 
 
 def _numbers(values: pd.Series, where: str) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=float, na_value=np.nan)
     if not isinstance(values.dtype, pd.CategoricalDtype):
-        try:
+        with suppress(TypeError, ValueError):
             return np.array([np.nan if is_missing(v) else float(v) for v in values], float)
-        except (TypeError, ValueError):
-            pass
     raise ValueError(
         f"{where} holds {values.dtype} values such as {_some(values)!r}; it should hold numbers"
     )
@@ -194,20 +191,11 @@ def _as_times(values: pd.Series) -> pd.Series:
     return pd.Series(pd.to_datetime(values, format="ISO8601", utc=offsets))
 
 
-def _as_durations(values: pd.Series) -> pd.Series:
-    """Text such as "2 days 03:00:00", as files have it, if it is that."""
-    try:
-        return pd.Series(pd.to_timedelta(values))
-    except ValueError:
-        return values
-
-
 def _is_time(text: str) -> bool:
-    try:
+    with suppress(ValueError, TypeError):
         pd.to_datetime(text, format="ISO8601")
-    except (ValueError, TypeError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _microseconds(values: pd.Series) -> np.ndarray:
@@ -217,10 +205,6 @@ def _microseconds(values: pd.Series) -> np.ndarray:
 def _some(values: pd.Series) -> Any:
     present = values.dropna()
     return present.iloc[0] if len(present) else None
-
-
-def _plural(kind: str) -> str:
-    return {"number": "numbers", "time": "dates", "duration": "durations"}.get(kind, "labels")
 
 
 def _plain(value: Any) -> Any:

@@ -34,33 +34,27 @@ def split_inputs(
             )
         tables = dict(zip(names, X, strict=True))
     else:
-        shared = read_inputs(X, columns)
-        return dict.fromkeys(names, shared)
+        return dict.fromkeys(names, read_inputs(X, columns))
+    called = {name: f"inputs of {name!r}" for name in names}
     if columns is None:
-        columns = _agreed(
-            {name: _as_frame(table, _inputs_of(name)) for name, table in tables.items()}
-        )
-    return {name: read_inputs(table, columns, _inputs_of(name)) for name, table in tables.items()}
-
-
-def _inputs_of(name: str) -> str:
-    return f"inputs of {name!r}"
+        columns = _agreed({name: _as_frame(tables[name], called[name]) for name in names})
+    return {name: read_inputs(tables[name], columns, called[name]) for name in names}
 
 
 def _agreed(frames: Mapping[str, pd.DataFrame]) -> list[Column]:
     """The columns of tables that belong to different outputs: the same, labels taken together."""
     (first, frame), *others = frames.items()
-    columns = _described(frame, _inputs_of(first))
+    columns = _described(frame, f"inputs of {first!r}")
     for name, other in others:
         if set(other.columns) == set(frame.columns):
             other = other[frame.columns]  # which may come in another order
-        found = _described(other, _inputs_of(name))
-        if [c.name for c in found] != [c.name for c in columns]:
+        theirs = _described(other, f"inputs of {name!r}")
+        if list(other.columns) != list(frame.columns):
             raise ValueError(
-                f"output {name!r} has inputs {[c.name for c in found]}, output {first!r} has "
-                f"{[c.name for c in columns]}: all outputs need the same inputs"
+                f"output {name!r} has inputs {list(other.columns)}, output {first!r} has "
+                f"{list(frame.columns)}: all outputs need the same inputs"
             )
-        for j, (a, b) in enumerate(zip(columns, found, strict=True)):
+        for j, (a, b) in enumerate(zip(columns, theirs, strict=True)):
             if (a.kind, a.aware) != (b.kind, b.aware):
                 raise ValueError(
                     f"input {a.name!r} is a {a.kind} for output {first!r} and a {b.kind} for "
@@ -102,34 +96,31 @@ def read_inputs(
         what: what to call the table in complaints.
     """
     frame = _as_frame(X, what)
-    named = isinstance(X, pd.DataFrame | pd.Series)
-    if columns is None:
-        found = _described(frame, what)
-    else:
-        found, expected = list(columns), [column.name for column in columns]
-        if named:
-            missing = [name for name in expected if name not in frame.columns]
-            if missing:
-                raise ValueError(
-                    f"{what} has no column {missing[0]!r}; the model was fitted on "
-                    f"{expected} and {what} has {list(frame.columns)}"
-                )
-            frame = frame[expected]
-        elif frame.shape[1] != len(expected):
+    columns = _described(frame, what) if columns is None else list(columns)
+    expected = [column.name for column in columns]
+    if isinstance(X, pd.DataFrame | pd.Series):
+        missing = [name for name in expected if name not in frame.columns]
+        if missing:
             raise ValueError(
-                f"{what} has {frame.shape[1]} columns, but the model was fitted on "
-                f"{len(expected)}: {expected}"
+                f"{what} has no column {missing[0]!r}; the model was fitted on "
+                f"{expected} and {what} has {list(frame.columns)}"
             )
-    arrays = [column.encode(frame.iloc[:, j], what) for j, column in enumerate(found)]
+        frame = frame[expected]
+    elif frame.shape[1] != len(expected):
+        raise ValueError(
+            f"{what} has {frame.shape[1]} columns, but the model was fitted on "
+            f"{len(expected)}: {expected}"
+        )
+    arrays = [column.encode(frame.iloc[:, j], what) for j, column in enumerate(columns)]
     table = np.ascontiguousarray(np.stack(arrays, axis=1))
     if not np.isfinite(table).all():
         row, j = (int(k) for k in np.argwhere(~np.isfinite(table))[0])
-        shown = "nothing" if found[j].kind != "number" else f"{table[row, j]}"
+        shown = "nothing" if columns[j].kind != "number" else f"{table[row, j]}"
         raise ValueError(
-            f"{what}, row {row}, column {found[j].name!r}: {shown} is not a finite number; "
+            f"{what}, row {row}, column {columns[j].name!r}: {shown} is not a finite number; "
             "inputs cannot be missing, only outputs can"
         )
-    return table, found
+    return table, columns
 
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
@@ -138,10 +129,10 @@ def _as_frame(X: Any, what: str) -> pd.DataFrame:
         raise ValueError(f"{what} is a dict; a table is wanted, of all inputs")
     if hasattr(X, "toarray"):
         raise ValueError(f"{what} is a sparse matrix; pass {what}.toarray()")
+    if isinstance(X, pd.Index):
+        X = pd.Series(X, name=X.name)
     if isinstance(X, pd.Series):
-        X = X.to_frame(X.name if X.name is not None else "x0")
-    elif isinstance(X, pd.Index):
-        X = X.to_frame(index=False, name=X.name if X.name is not None else "x0")
+        X = X.to_frame("x0" if X.name is None else X.name)
     if isinstance(X, pd.DataFrame):
         names = [str(column) for column in X.columns]
         refuse_duplicates(what, names, names)
@@ -189,8 +180,8 @@ def grid(columns: Sequence[Column], ends: np.ndarray, n: int) -> np.ndarray:
     return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(rows, len(columns))
 
 
-def refuse_duplicates(what: str, found: list[str], needed: Sequence[str]) -> None:
+def refuse_duplicates(what: str, columns: list[str], needed: Sequence[str]) -> None:
     """Complain of a needed column that is there twice."""
     for name in needed:
-        if found.count(name) > 1:
+        if columns.count(name) > 1:
             raise ValueError(f"{what} has more than one column called {name!r}")

@@ -9,9 +9,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "hetmogp.model": ("HetMOGP", "independent"),
+    "hetmogp.model": ("HetMOGP", "independent", "load"),
     "hetmogp.discovery": ("discover",),
-    "hetmogp.storage": ("ModelFileError", "load"),
+    "hetmogp.storage": ("ModelFileError",),
     "hetmogp.fitting": ("CheckpointError",),
     "hetmogp.disk": ("Table",),
     "hetmogp.likelihoods": (

@@ -1,16 +1,19 @@
 """The evidence lower bound of the heterogeneous multi-output Gaussian process.
 
-    L = Σ_d Σ_n E_{q(f_d(x_n))}[log p(y_dn | f_d(x_n))] − Σ_q Σ_i KL(q(v_q^i) ‖ N(0, I))
+    L = Σ_d Σ_n E_{q(f_d(x_n))}[log p(y_dn | f_d(x_n))] − KL(q(v) ‖ N(0, I))
 
-with f = b + W u the parameter functions (`priors`), q(v) the inducing variables (`variational`) and
-log p(y | f) the likelihoods. The parameter functions of one output share latents, so at an input
-they are correlated: q(f_d) = N(b_d + W_d μ_u, W_d diag(v_u) W_dᵀ). With that joint L is a lower
-bound on the evidence; with the paper's product over parameter functions (`joint=False`) it need not
-be.
+The prior (`priors`) makes the parameter functions f_d of an output from the latents u. Their q(u)
+at the rows follows from q(v), that of the inducing variables (`variational`). With the log density
+of the hyperparameters L is the log joint density that learning climbs. `evaluate` is what every way
+of fitting evaluates.
+
+The parameter functions of one output share latents, so at an input they are correlated. With their
+joint distribution L is a lower bound on the evidence; with the paper's product over parameter
+functions (`joint=False`) it need not be.
 
 An output with more parameter functions than there are latents (a Categorical of many classes) has
-its expectation taken over the latents themselves, f = b_d + W_d u: the same number, at a cost that
-grows with the number of classes and not with its square.
+its expectation taken over the latents themselves: the same number, at a cost that grows with the
+number of classes and not with its square.
 """
 
 from collections.abc import Sequence
@@ -19,46 +22,18 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .data import Batch
-from .likelihoods import Categorical, Likelihood
-from .marginals import by_projection
-from .priors import Prior
+from .likelihoods import Likelihood
+from .parameters import Parameters
+from .priors import Functions, Latents, Matrices, Projection
 from .quadrature import Expectation, expect
-from .variational import Factors, kl
+from .variational import Family, Moments
 
-__all__ = [
-    "Functions",
-    "Latents",
-    "Parameters",
-    "Rules",
-    "at_observations",
-    "elbo",
-    "expected_log_likelihood",
-    "is_wide",
-    "parameter_functions",
-]
-
+__all__ = ["Bound", "Rules", "Wide", "at_observations", "evaluate", "is_wide"]
 
 LARGEST_WIDE = 40_000  # rows times parameter functions at once, each at some hundreds of points
-
-
-class Parameters(eqx.Module):
-    """The model itself: everything the bound depends on but q(u) and the data."""
-
-    prior: Prior
-    likelihoods: tuple[Likelihood, ...]
-
-    @property
-    def slices(self) -> list[slice]:
-        """Where each output's parameter functions stand among all J."""
-        ends = np.cumsum([len(likelihood.latent) for likelihood in self.likelihoods])
-        return [
-            slice(int(end) - len(likelihood.latent), int(end))
-            for end, likelihood in zip(ends, self.likelihoods, strict=True)
-        ]
 
 
 class Rules(eqx.Module):
@@ -73,110 +48,119 @@ class Rules(eqx.Module):
     expectation: Expectation = eqx.field(static=True, default="auto")
 
 
-def parameter_functions(
-    W: Float[Array, "J R"],
-    b: Float[Array, " J"],
-    mean: Float[Array, "n R"],
-    variance: Float[Array, "n R"],
-) -> tuple[Float[Array, "n J"], Float[Array, "n J J"]]:
-    """q(f) at each input: mean b + W μ_u and covariance W diag(v_u) Wᵀ."""
-    J, R = W.shape
-    pairs = (W[:, None, :] * W).reshape(J * J, R)
-    return b + mean @ W.T, (variance @ pairs.T).reshape(-1, J, J)
-
-
-class Functions(NamedTuple):
-    """q(f_d) at the observations of one output."""
-
-    mean: Float[Array, "n J"]
-    cov: Float[Array, "n J J"]
-
-
-class Latents(NamedTuple):
-    """q(u) at the observations of one output, and a shift of f_d, zero but for its gradient."""
+class Wide(NamedTuple):
+    """The latents behind one output's functions, and a shift of f_d, zero but for its gradient."""
 
     shift: Float[Array, "n J"]
-    mean: Float[Array, "n R"]
-    variance: Float[Array, "n R"]
+    latents: Latents
+
+
+class Bound(NamedTuple):
+    """The terms of the bound.
+
+    Attributes:
+        fit: the expected log-likelihood; on a mini-batch, an unbiased estimate of it.
+        kl: KL(q(v) ‖ N(0, I)).
+        log_density: of the hyperparameters.
+    """
+
+    fit: Float[Array, ""]
+    kl: Float[Array, ""]
+    log_density: Float[Array, ""]
+
+    @property
+    def elbo(self) -> Float[Array, ""]:
+        """L, the lower bound on the log evidence."""
+        return self.fit - self.kl
+
+    @property
+    def log_joint(self) -> Float[Array, ""]:
+        """What learning climbs: L and the log density of the hyperparameters."""
+        return self.fit - self.kl + self.log_density
+
+
+def evaluate(
+    parameters: Parameters,
+    q: Family | Moments,
+    view: Matrices | Projection,
+    batch: Batch,
+    rules: Rules,
+    key: Array | None = None,
+    at: Sequence[Functions | Wide] | None = None,
+) -> Bound:
+    """The bound of a model and a q on a batch.
+
+    Args:
+        parameters: the model.
+        q: of the inducing variables.
+        view: the prior's matrices at the batch's inputs, or their projection.
+        batch: the data.
+        rules: how to evaluate.
+        key: of the quasi-Monte Carlo points of this step.
+        at: what the expectations are taken over, if known: the gradient with respect to it makes
+            the sites of `fitting.sites`.
+    """
+    if at is None:
+        at = at_observations(parameters, q.latents(view), batch, rules)
+    fit = jnp.zeros(())
+    for d, (likelihood, here, seen) in enumerate(
+        zip(parameters.likelihoods, at, batch.outputs, strict=True)
+    ):
+        if isinstance(here, Functions):
+
+            def over_functions(y, m, C, given, likelihood=likelihood):
+                C = C if rules.joint else C * jnp.eye(len(m), dtype=C.dtype)
+                return likelihood.at(given).expectation(y, m, C, rules.expectation, key)
+
+            expectation = jax.vmap(over_functions)(seen.y, *here, seen.given)
+        else:
+            expectation = _over_latents(parameters, d, here, seen.y, rules, key)
+        fit += seen.scale * jnp.sum(jnp.where(seen.seen, seen.weight * expectation, 0.0))
+    return Bound(fit, q.kl(), parameters.log_density())
+
+
+def _over_latents(
+    parameters: Parameters, d: int, at: Wide, y: Array, rules: Rules, key: Array | None
+) -> Float[Array, " n"]:
+    """E[log p(y | f(u))] of output d, taken over its latents."""
+    prior, part = parameters.prior, parameters.slices[d]
+    likelihood = parameters.likelihoods[d]
+
+    def one(row: tuple[Array, Array, Array, Array]) -> Array:
+        y, shift, mean, cov = row
+        return expect(
+            lambda u: likelihood.log_prob(y, shift + prior.values(part, u)),
+            *(mean, cov, rules.expectation, key),
+        )
+
+    values = (y, at.shift, at.latents.mean, at.latents.square())
+    rows = max(1, LARGEST_WIDE // len(likelihood.latent))
+    if len(y) <= rows:
+        return jax.vmap(one)(values)
+    return jax.lax.map(jax.checkpoint(one), values, batch_size=rows)  # again for the gradient
+
+
+def at_observations(
+    parameters: Parameters, latents: Latents, batch: Batch, rules: Rules
+) -> list[Functions | Wide]:
+    """What each output's expectations are taken over, from the latents at the batch's rows."""
+    prior, N = parameters.prior, len(latents.mean)
+    both = jnp.concatenate([latents.mean, latents.cov.reshape(N, -1)], axis=1)
+    R = latents.mean.shape[1]
+    result: list[Functions | Wide] = []
+    for part, likelihood, seen in zip(
+        parameters.slices, parameters.likelihoods, batch.outputs, strict=True
+    ):
+        mean, cov = jnp.split(both[seen.row], [R], axis=1)
+        own = Latents(mean, cov.reshape(-1, *latents.cov.shape[1:]))
+        if is_wide(likelihood, R, rules):
+            shift = jnp.zeros((len(mean), len(likelihood.latent)), mean.dtype)
+            result.append(Wide(shift, own))
+        else:
+            result.append(prior.functions(part, own))
+    return result
 
 
 def is_wide(likelihood: Likelihood, R: int, rules: Rules) -> bool:
     """Whether the expectations of an output are taken over the R latents, these being fewer."""
-    many = len(likelihood.latent) > max(R, 2)
-    return isinstance(likelihood, Categorical) and many and rules.joint
-
-
-def at_observations(
-    parameters: Parameters,
-    mean: Float[Array, "N R"],
-    variance: Float[Array, "N R"],
-    batch: Batch,
-    rules: Rules,
-) -> list[Functions | Latents]:
-    """What each output's expectations are taken over, from the latents' marginals at the rows."""
-    W, b = parameters.prior.W, parameters.prior.b
-    both = jnp.concatenate([mean, variance], axis=1)
-    result: list[Functions | Latents] = []
-    for d, likelihood, seen in zip(
-        parameters.slices, parameters.likelihoods, batch.outputs, strict=True
-    ):
-        m, v = jnp.split(both[seen.row], 2, axis=1)
-        if is_wide(likelihood, W.shape[1], rules):
-            result.append(Latents(jnp.zeros((len(m), len(likelihood.latent)), m.dtype), m, v))
-        else:
-            result.append(Functions(*parameter_functions(W[d], b[d], m, v)))
-    return result
-
-
-def expected_log_likelihood(
-    parameters: Parameters,
-    at: Sequence[Functions | Latents],
-    batch: Batch,
-    rules: Rules,
-    key: Array | None = None,
-) -> Float[Array, ""]:
-    """Σ_d Σ_n E[log p(y_dn | f_d)], given what `at_observations` found."""
-    W, b = parameters.prior.W, parameters.prior.b
-    total = jnp.zeros(())
-    for d, likelihood, here, seen in zip(
-        parameters.slices, parameters.likelihoods, at, batch.outputs, strict=True
-    ):
-        if isinstance(here, Functions):
-
-            def over_functions(y, m, C, given, of=likelihood):
-                C = C if rules.joint else C * jnp.eye(len(m), dtype=C.dtype)
-                return of.at(given).expectation(y, m, C, rules.expectation, key)
-
-            expectation = jax.vmap(over_functions)(seen.y, *here, seen.given)
-        else:
-
-            def over_latents(row, of=likelihood, W=W[d], b=b[d]):
-                y, shift, m, v = row
-                return expect(
-                    lambda u: of.log_prob(y, b + shift + W @ u),
-                    *(m, jnp.diag(v), rules.expectation, key),
-                )
-
-            rows = max(1, LARGEST_WIDE // len(likelihood.latent))
-            if len(seen.y) <= rows:
-                expectation = jax.vmap(over_latents)((seen.y, *here))
-            else:  # some rows at a time, and once more for the gradient
-                expectation = jax.lax.map(
-                    jax.checkpoint(over_latents), (seen.y, *here), batch_size=rows
-                )
-        total += seen.scale * jnp.sum(jnp.where(seen.seen, seen.weight * expectation, 0.0))
-    return total
-
-
-def elbo(
-    parameters: Parameters,
-    q: Factors,
-    batch: Batch,
-    jitter: float | Array,
-    rules: Rules,
-    key: Array | None = None,
-) -> Float[Array, ""]:
-    """The bound L; on a mini-batch, an unbiased estimate of it."""
-    mean, variance = by_projection(parameters.prior.project(batch.X, jitter), q)
-    at = at_observations(parameters, mean, variance, batch, rules)
-    return expected_log_likelihood(parameters, at, batch, rules, key) - kl(q)
+    return likelihood.softmax and len(likelihood.latent) > max(R, 2) and rules.joint

@@ -1,9 +1,8 @@
-"""Scores and predictions of a whole table on disk, part by part; each process does a stretch."""
+"""Scores and predictions of a whole table on disk, part by part; each process does a section."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,41 +12,43 @@ import pyarrow.parquet as pq
 from . import distributed
 from .disk import Table
 from .files import temporary_file
-
-if TYPE_CHECKING:
-    from .model import HetMOGP
+from .fitted import Fitted
 
 __all__ = ["nlpd", "predict"]
 
 
-def nlpd(model: "HetMOGP", table: Table) -> dict[str, float]:
+def nlpd(fitted: Fitted, table: Table) -> dict[str, float]:
     """The mean negative log predictive density of each output, and their sum as "global"."""
-    inputs = [column.name for column in model.columns_]
-    beside = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
-    columns = list(dict.fromkeys([*inputs, *model.output_names_, *beside]))
+    inputs, extra = _columns(fitted)
+    columns = list(dict.fromkeys([*inputs, *fitted.likelihoods, *extra]))
     table.agree()
-    mine = (distributed.index(), distributed.count())
 
     def densities(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-        return model._log_densities(frame[inputs], frame)
+        return fitted.log_densities(frame[inputs], frame)
 
     def own() -> dict[str, np.ndarray]:
-        found = {name: np.zeros(2) for name in model.output_names_}  # a sum, and of how many
-        for here in table.each(densities, columns, *mine):
-            for name, of in here.items():
-                found[name] += (-np.sum(of), of.size)
-        return found
+        sums = {name: np.zeros(2) for name in fitted.likelihoods}  # of values, and how many
+        for part in table.each(densities, columns):
+            for name, values in part.items():
+                sums[name] += (-np.sum(values), values.size)
+        return sums
 
     parts = distributed.gathered(distributed.together(own))
     result = {}
-    for name in model.output_names_:
+    for name in fitted.likelihoods:
         total, count = np.sum([part[name] for part in parts], axis=0)
         result[name] = float(total / count) if count else np.nan
     return {**result, "global": sum(result.values())}
 
 
+def _columns(fitted: Fitted) -> tuple[list[str], list[str]]:
+    """The inputs, and the columns that come with each value of the outputs."""
+    extra = [column for one in fitted.likelihoods.values() for _, column in one.columns]
+    return [column.name for column in fitted.columns], extra
+
+
 def predict(
-    model: "HetMOGP",
+    fitted: Fitted,
     table: Table,
     outputs: str | Sequence[str] | None,
     out: str | os.PathLike,
@@ -56,7 +57,7 @@ def predict(
     """Predict at every row and write a Parquet file of inputs and predictions, in their order.
 
     Args:
-        model: fitted.
+        fitted: the model.
         table: has the inputs, and the columns that likelihoods take beside their outputs or not.
         outputs: those to predict; all by default.
         out: the file, never half written; with several processes a folder of one file each.
@@ -65,22 +66,21 @@ def predict(
     target = Path(out)
     if target.suffix.lower() not in (".parquet", ".pq"):
         raise ValueError(f"out={str(out)!r}: predictions of a Table are written as .parquet")
-    inputs = [column.name for column in model.columns_]
-    needed = [c for of in model.likelihoods_.values() for c in dict(of.columns).values()]
-    columns = list(dict.fromkeys([*inputs, *(c for c in needed if c in table.columns)]))
+    inputs, extra = _columns(fitted)
+    columns = list(dict.fromkeys([*inputs, *(c for c in extra if c in table.columns)]))
     table.agree()
-    mine = (distributed.index(), distributed.count())
 
     def predicted(frame: pd.DataFrame) -> pa.Table:
         given = frame[[name for name in columns if name not in inputs]]
-        found = model.predict(frame[inputs], outputs, given).to_frame(interval)
-        return pa.Table.from_pandas(pd.concat([frame[inputs], found], axis=1), preserve_index=False)
+        values = fitted.predict(frame[inputs], outputs, given).to_frame(interval)
+        joined = pd.concat([frame[inputs], values], axis=1)
+        return pa.Table.from_pandas(joined, preserve_index=False)
 
     def write(path: Path) -> None:
         writer: pq.ParquetWriter | None = None
         with temporary_file(path) as partial:
             try:
-                for rows in table.each(predicted, columns, *mine):
+                for rows in table.each(predicted, columns):
                     writer = writer or pq.ParquetWriter(partial, rows.schema)
                     writer.write_table(rows.cast(writer.schema))
             finally:
@@ -93,7 +93,7 @@ def predict(
             return None
         target.mkdir(parents=True, exist_ok=True)
         part = target / f"part-{distributed.index():05d}.parquet"
-        if not table.stretch(*mine):
+        if not table.own_section():
             return None
         write(part)
         return part.name

@@ -4,7 +4,7 @@ A type is decided cell by cell: a column has it if every cell that is not missin
 So it does not matter in which order, or in how many pieces, the cells are looked at.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,12 +43,12 @@ class Cells:
 
     def add(self, cells: pa.Array) -> None:
         """Look at more of them."""
-        found = _trimmed(cells)
-        self.missing |= found.null_count > 0
-        self.known |= found.null_count < len(found)
+        trimmed = _trimmed(cells)
+        self.missing |= trimmed.null_count > 0
+        self.known |= trimmed.null_count < len(trimmed)
         for kind in list(self.possible):
             try:
-                READ[kind](found)
+                READ[kind](trimmed)
             except pa.ArrowInvalid:
                 self.possible.remove(kind)
 
@@ -66,25 +66,27 @@ class Cells:
 
 def typed(cells: pa.Array, kind: Kind) -> pa.Array:
     """Cells as values of a kind, null where they are missing; text keeps the spaces around it."""
+    trimmed = _trimmed(cells)
     if kind == "text":
-        return pc.if_else(_missing(pc.utf8_trim_whitespace(cells)), None, cells)
-    return READ[kind](_trimmed(cells))
+        return pc.if_else(pc.is_null(trimmed), None, cells)
+    return READ[kind](trimmed)
 
 
 def _trimmed(cells: pa.Array) -> pa.Array:
-    found = pc.utf8_trim_whitespace(cells)
-    return pc.if_else(_missing(found), None, found)
+    """Cells without the spaces around them, null where they are missing."""
+    trimmed = pc.utf8_trim_whitespace(cells)
+    return pc.if_else(_one_of(trimmed, MISSING), None, trimmed)
 
 
-def _missing(trimmed: pa.Array) -> pa.Array:
-    return pc.is_in(trimmed, pa.array(MISSING, pa.string()))
+def _one_of(cells: pa.Array, words: Sequence[str]) -> pa.Array:
+    return pc.is_in(cells, pa.array(words, pa.string()))
 
 
 def _number(cells: pa.Array) -> pa.Array:
-    found = _without_plus(cells).cast(pa.float64())
-    if pc.any(pc.is_nan(found)).as_py():
+    numbers = _without_plus(cells).cast(pa.float64())
+    if pc.any(pc.is_nan(numbers)).as_py():
         raise pa.ArrowInvalid("Arrow takes words such as NAN for numbers, which MISSING has not")
-    return found
+    return numbers
 
 
 def _number_with_a_comma(cells: pa.Array) -> pa.Array:
@@ -104,11 +106,10 @@ def _without_plus(cells: pa.Array) -> pa.Array:
 
 
 def _yes_or_no(cells: pa.Array) -> pa.Array:
-    yes, no = (pc.is_in(cells, pa.array(words, pa.string())) for words in (YES, NO))
     missing = pc.is_null(cells)
-    if not pc.all(pc.or_(missing, pc.or_(yes, no))).as_py():
+    if not pc.all(pc.or_(missing, _one_of(cells, YES + NO))).as_py():
         raise pa.ArrowInvalid("there is neither yes nor no")
-    return pc.if_else(missing, None, yes)
+    return pc.if_else(missing, None, _one_of(cells, YES))
 
 
 READ: dict[Kind, Callable[[pa.Array], pa.Array]] = {

@@ -44,16 +44,16 @@ class ArrowPart:
         """Some columns of all rows."""
         counted = self.counted["name"] if self.counted else None
         stored = [name for name in columns if name != counted]
-        found = self.fragment.to_table(schema=self.schema, columns=stored)
+        table = self.fragment.to_table(schema=self.schema, columns=stored)
         if self.counted and counted in columns:
             place = np.arange(self.first, self.first + self.rows)
             values = pa.array(self.counted["start"] + self.counted["step"] * place)
-            found = found.append_column(counted, values.cast(self.schema.field(counted).type))
-        return found.select(list(columns))
+            table = table.append_column(counted, values.cast(self.schema.field(counted).type))
+        return table.select(list(columns))
 
 
-def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[list[ArrowPart]]]:
-    """The columns of a table, and the parts of each of its files.
+def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[ArrowPart]]:
+    """The columns of a table, and the parts of its files.
 
     Args:
         paths: the files.
@@ -71,19 +71,18 @@ def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[list[ArrowPa
             said = str(error).splitlines()[0]
             raise unreadable(path, f"it is damaged, or no {kind} file ({said})") from error
     columns = [_columns(path, schema) for path, schema in zip(paths, schemas, strict=True)]
-    refuse_other_columns(paths, [found.names for found in columns])
+    refuse_other_columns(paths, [schema.names for schema in columns])
     common = columns[0]
-    for path, found in zip(paths, columns, strict=True):
+    for path, own in zip(paths, columns, strict=True):
         try:
-            common = pa.unify_schemas([common, found], promote_options="permissive")
+            common = pa.unify_schemas([common, own], promote_options="permissive")
         except pa.ArrowTypeError as error:
             raise unreadable(path, f"its values are not those of {paths[0]} ({error})") from error
-    parts: list[list[ArrowPart]] = []
+    parts = []
     for path, schema, groups in zip(paths, schemas, fragments, strict=True):
-        parts.append([])
         first, counted = 0, _counted(schema)
         for part, rows in groups:
-            parts[-1].append(ArrowPart(path, rows, part, common, first, counted))
+            parts.append(ArrowPart(path, rows, part, common, first, counted))
             first += rows
     return common.names, parts
 
@@ -103,10 +102,10 @@ def _columns(path: Path, schema: pa.Schema) -> pa.Schema:
         raise unreadable(path, f"it has {times} columns called {name!r}")
     index = [one for one in _index(schema) if isinstance(one, str)]
     counted = _counted(schema)
-    found = [pa.field(counted["name"], pa.int64())] if counted else []
-    found += [field for field in schema if field.name in index and NO_NAME not in field.name]
-    found += [field for field in schema if field.name not in index]
-    return pa.schema(found)
+    fields = [pa.field(counted["name"], pa.int64())] if counted else []
+    fields += [field for field in schema if field.name in index and NO_NAME not in field.name]
+    fields += [field for field in schema if field.name not in index]
+    return pa.schema(fields)
 
 
 def _counted(schema: pa.Schema) -> dict[str, Any] | None:
@@ -121,7 +120,7 @@ def _counted(schema: pa.Schema) -> dict[str, Any] | None:
 def _index(schema: pa.Schema) -> list[Any]:
     """What pandas has noted of an index; notes that make no sense are as good as none."""
     try:
-        found = (schema.pandas_metadata or {})["index_columns"]
+        noted = (schema.pandas_metadata or {})["index_columns"]
     except (ValueError, KeyError, TypeError):
         return []
-    return found if isinstance(found, list) else []
+    return noted if isinstance(noted, list) else []

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .rows import padded, roomy
 from .tables import Dataset
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "as_block",
     "blocks",
     "full_batch",
-    "padded",
     "row_draws",
 ]
 
@@ -99,7 +99,7 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
         Observations(
             jnp.asarray(padded(row)),
             jnp.asarray(padded(y[seen])),
-            jnp.asarray(np.arange(_roomy(len(row))) < len(row)),
+            jnp.asarray(np.arange(roomy(len(row))) < len(row)),
             jnp.asarray(padded(weight[seen])),
             {name: jnp.asarray(padded(column[seen])) for name, column in given.items()},
             jnp.asarray(1.0),
@@ -109,19 +109,6 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
         )
     )
     return Batch(jnp.asarray(padded(scaling.apply(distinct))), outputs), scaling
-
-
-def _roomy(n: int) -> int:
-    """N rounded up by at most an eighth, so that data of about one size share a compilation."""
-    grain = 2 ** max(n.bit_length() - 4, 3)
-    return -(-n // grain) * grain
-
-
-def padded(values: np.ndarray) -> np.ndarray:
-    """Values followed by copies of the last one, up to a roomy length."""
-    return np.pad(
-        values, [(0, _roomy(len(values)) - len(values))] + [(0, 0)] * (values.ndim - 1), "edge"
-    )
 
 
 class Block(eqx.Module):
@@ -215,7 +202,7 @@ def row_draws(
     """
     epoch, done = divmod(skip, -(-N // size))
     while True:
-        order = np.random.default_rng([seed, block, epoch]).permutation(N).astype(np.int32)
+        rows = np.random.default_rng([seed, block, epoch]).permutation(N).astype(np.int32)
         padding = np.full(-N % size, -1, np.int32)
-        yield from np.concatenate([order, padding]).reshape(-1, size)[done:]
+        yield from np.concatenate([rows, padding]).reshape(-1, size)[done:]
         epoch, done = epoch + 1, 0

@@ -42,11 +42,13 @@ class TextPart:
         file: what is read.
         rows: how many it has.
         kinds: of the columns of the table, in their order.
+        first: where it begins in its file.
     """
 
     file: "TextFile"
     rows: int
     kinds: Mapping[str, Kind]
+    first: int = 0
 
     @property
     def path(self) -> Path:
@@ -56,15 +58,15 @@ class TextPart:
     def to_table(self, columns: Sequence[str]) -> pa.Table:
         """Some columns of all rows."""
         schema = pa.schema([(name, TYPES[self.kinds[name]]) for name in columns])
-        found = [
+        batches = [
             pa.record_batch([typed(block[n], self.kinds[n]) for n in columns], schema=schema)
             for block in self.file.blocks(columns)
         ]
-        return pa.Table.from_batches(found, schema)
+        return pa.Table.from_batches(batches, schema)
 
 
-def scan(paths: Sequence[Path], text: Collection[str] = ()) -> list[TextPart]:
-    """Find the rows and the columns of a table in one pass over its files.
+def scan(paths: Sequence[Path], text: Collection[str] = ()) -> tuple[list[str], list[TextPart]]:
+    """The columns of a table, and its files, from one pass over them.
 
     Args:
         paths: the files.
@@ -77,23 +79,21 @@ def scan(paths: Sequence[Path], text: Collection[str] = ()) -> list[TextPart]:
     cells = {name: Cells(commas) for file in files for name in file.names}
     rows = [_look_at(file, cells) for file in files]
     # A column without a name or a value is none: spreadsheets leave such columns behind.
-    found = {name: of for name, of in cells.items() if of.known or name in files[0].named}
-    if not found:
+    columns = {n: column for n, column in cells.items() if column.known or n in files[0].named}
+    if not columns:
         raise unreadable(paths[0], "its columns have neither names nor values")
-    refuse_other_columns(paths, [[n for n in file.names if n in found] for file in files])
-    points, others = (sum(kind in of.possible for of in found.values()) for kind in NUMBERS)
+    refuse_other_columns(paths, [[n for n in file.names if n in columns] for file in files])
+    points, others = (sum(kind in c.possible for c in columns.values()) for kind in NUMBERS)
     numbers = NUMBERS[others > points]
-    kinds = {n: "text" if n in text else of.kind(numbers) for n, of in found.items()}
-    return [TextPart(file, n, kinds) for file, n in zip(files, rows, strict=True)]
+    kinds = {n: "text" if n in text else column.kind(numbers) for n, column in columns.items()}
+    return list(kinds), [TextPart(file, n, kinds) for file, n in zip(files, rows, strict=True)]
 
 
 def refuse_other_columns(paths: Sequence[Path], columns: Sequence[Collection[str]]) -> None:
     """Refuse files of which one lacks a column that another has; their order does not matter."""
-    for path, found in zip(paths, columns, strict=True):
-        for has, names, lacks, others in (
-            (paths[0], columns[0], path, found),
-            (path, found, paths[0], columns[0]),
-        ):
+    files = list(zip(paths, columns, strict=True))
+    for file in files:
+        for (has, names), (lacks, others) in ((files[0], file), (file, files[0])):
             for name in names:
                 if name not in others:
                     raise unreadable(lacks, f"it has no column {name!r}, which {has} has")
@@ -110,17 +110,14 @@ def _look_at(file: "TextFile", cells: Mapping[str, Cells]) -> int:
     for block in file.blocks():
         for name, column in zip(file.names, block.columns, strict=True):
             cells[name].add(column)
-        if file.longer:
-            extra = Cells()
-            extra.add(block.columns[-1])
-            if extra.known:
-                raise unreadable(
-                    file.path,
-                    "its rows have more fields than its header has names, so that columns cannot "
-                    "be told; name the first one too if it holds row names",
-                )
         rows += len(block)
         last = block.columns[-1][-1].as_py() if len(block) else last
+    if file.longer and cells[file.names[-1]].known:
+        raise unreadable(
+            file.path,
+            "its rows have more fields than its header has names, so that columns cannot be told; "
+            "name the first one too if it holds row names",
+        )
     if ("\n" in last or "\r" in last) and file.last_byte() != b'"':
         raise unreadable(file.path, "a quotation mark is not closed")
     return rows
@@ -241,8 +238,8 @@ class TextFile:
             return NOT_TEXT
         if "straddling" in said:
             return f"a row is longer than {BLOCK >> 20} MB, or a quotation mark is not closed"
-        if found := OTHER_WIDTH.search(said):
-            row, names, cells = map(int, found.groups())
+        if match := OTHER_WIDTH.search(said):
+            row, names, cells = map(int, match.groups())
             what = "1 cell" if cells == 1 else f"{cells} cells"
             quote = "; is a quotation mark not closed?" if "\n" in said else ""
             return f"row {row - 2} has {what}, its header has {names - self.longer} names{quote}"

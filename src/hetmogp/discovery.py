@@ -14,39 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from . import likelihoods as families
 from .distributed import GroupError, alone, from_first
-from .fitting import Progress
-from .inputs import input_of, restored, split_inputs
+from .fitted import fit
+from .fitting import Options, Progress
+from .inputs import restored
 from .kernels import RBF
-from .likelihoods import (
-    Bernoulli,
-    Beta,
-    Binomial,
-    Categorical,
-    Exponential,
-    Gamma,
-    Gaussian,
-    HetGaussian,
-    HetStudentT,
-    Likelihood,
-    LogitNormal,
-    LogLogistic,
-    LogNormal,
-    NegativeBinomial,
-    Ordinal,
-    Poisson,
-    StudentT,
-    VonMises,
-    Weibull,
-    ZeroInflatedNegativeBinomial,
-    ZeroInflatedPoisson,
-    ZeroOneInflatedBeta,
-)
-from .model import HetMOGP
+from .likelihoods import Likelihood
 from .session import session
-from .tables import RESERVED, same_index, split_outputs
+from .tables import RESERVED, split, split_outputs
 
-__all__ = ["Discovery", "Proposal", "choose", "discover", "propose", "small_model"]
+__all__ = ["Discovery", "Proposal", "choose", "discover", "propose", "small_fit"]
 
 TRAIN, TEST = 500, 1000  # rows at most
 INDUCING = 25
@@ -56,8 +34,14 @@ FEW = 6  # so many different whole numbers may be the codes of classes
 MANY_CLASSES = 50
 CLOSE = 0.01  # nats per value: a simpler likelihood this near the best one is preferred
 
-REAL = (Gaussian(), HetGaussian(), StudentT(), HetStudentT())
-POSITIVE = (Exponential(), LogNormal(), Gamma(), Weibull(), LogLogistic())
+REAL = (families.Gaussian(), families.HetGaussian(), families.StudentT(), families.HetStudentT())
+POSITIVE = (
+    families.Exponential(),
+    families.LogNormal(),
+    families.Gamma(),
+    families.Weibull(),
+    families.LogLogistic(),
+)
 
 
 class Proposal(NamedTuple):
@@ -84,7 +68,7 @@ def propose(column: Any) -> Proposal:
     if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in values):
         return Proposal("collections, where an output has one value a row", ())
     if pd.api.types.is_bool_dtype(values):
-        return Proposal("True and False", (Bernoulli(),))
+        return Proposal("True and False", (families.Bernoulli(),))
     try:
         if any(isinstance(value, str) for value in values):
             raise ValueError
@@ -103,8 +87,8 @@ def _labels(values: pd.Series, in_order: list[Any] | None = None) -> Proposal:
     if distinct > min(MANY_CLASSES, len(values) / 3):
         return Proposal(f"{distinct} different labels: names or text rather than classes", ())
     if in_order:
-        return Proposal(f"{distinct} classes in order", (Ordinal(in_order),))
-    return Proposal(f"{distinct} classes without an order", (Categorical(),))
+        return Proposal(f"{distinct} classes in order", (families.Ordinal(in_order),))
+    return Proposal(f"{distinct} classes without an order", (families.Categorical(),))
 
 
 def _numbers(y: np.ndarray) -> Proposal:
@@ -113,11 +97,11 @@ def _numbers(y: np.ndarray) -> Proposal:
     if len(distinct) == 1:
         return Proposal(f"one value only, {low:g}", ())
     if set(distinct) <= {0.0, 1.0}:
-        return Proposal("0 and 1", (Bernoulli(),))
+        return Proposal("0 and 1", (families.Bernoulli(),))
     if len(distinct) == len(y) == high - low + 1 and len(y) >= FEWEST:
         return Proposal(f"each of the numbers from {low:g} to {high:g} once: a row number", ())
     if len(distinct) == 2:
-        return Proposal(f"two values, {low:g} and {high:g}", (Categorical(),))
+        return Proposal(f"two values, {low:g} and {high:g}", (families.Categorical(),))
     if np.all(y == np.floor(y)) and low >= 0 and high <= LARGEST_COUNT:
         return _whole(y, distinct, counts)
     return _continuous(y, distinct, counts)
@@ -126,16 +110,16 @@ def _numbers(y: np.ndarray) -> Proposal:
 def _whole(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
     low, high, zeros = int(distinct[0]), int(distinct[-1]), float(np.mean(y == 0))
     seen = f"whole numbers from {low} to {high}" + (f", {zeros:.1%} of them zero" if zeros else "")
-    candidates: tuple[Likelihood, ...] = (Poisson(), NegativeBinomial())
+    candidates: tuple[Likelihood, ...] = (families.Poisson(), families.NegativeBinomial())
     if zeros:
-        candidates += (ZeroInflatedPoisson(), ZeroInflatedNegativeBinomial())
+        candidates += (families.ZeroInflatedPoisson(), families.ZeroInflatedNegativeBinomial())
     # Counts thin out towards their largest value; scales of classes and of trials need not.
     piled = len(distinct) <= 2 * FEW and counts[-1] >= 0.25 * counts.max()
     if piled:
         seen += f", {counts[-1] / len(y):.0%} at the top"
-        candidates += (Binomial(trials=high),)
+        candidates += (families.Binomial(trials=high),)
     if piled or len(distinct) <= FEW:
-        candidates += (Ordinal(), Categorical())
+        candidates += (families.Ordinal(), families.Categorical())
     return Proposal(seen, candidates)
 
 
@@ -148,8 +132,8 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
         at_end = float(np.mean((y == 0) | (y == 1)))
         if at_end:
             seen = f"numbers from 0 to 1, {at_end:.1%} of them at an end"
-            return Proposal(seen, (ZeroOneInflatedBeta(),))
-        bounded: tuple[Likelihood, ...] = (LogitNormal(), Beta())
+            return Proposal(seen, (families.ZeroOneInflatedBeta(),))
+        bounded: tuple[Likelihood, ...] = (families.LogitNormal(), families.Beta())
         narrow = high - low < 0.5
         return Proposal(
             f"numbers between 0 and 1{ties}", (*REAL[:2], *bounded) if narrow else bounded
@@ -167,10 +151,10 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
         return Proposal(seen, (*REAL[:2], *POSITIVE[1:]))
     if low == 0:
         zeros = float(np.mean(y == 0))
-        return Proposal(f"numbers >= 0, {zeros:.1%} of them zero", (Exponential(), *REAL))
+        return Proposal(f"numbers >= 0, {zeros:.1%} of them zero", (families.Exponential(), *REAL))
     seen = f"real numbers, {low:g} to {high:g}{ties}{tails}"
     if low >= -np.pi and high <= np.pi and high - low > 5.0:
-        return Proposal(f"{seen}, as angles in radians have", (VonMises(), *REAL))
+        return Proposal(f"{seen}, as angles in radians have", (families.VonMises(), *REAL))
     return Proposal(seen, REAL)
 
 
@@ -257,17 +241,10 @@ def discover(
     chosen = names if outputs is None else [outputs] if isinstance(outputs, str) else list(outputs)
     if not chosen:
         raise ValueError("Y has no column to look at" if outputs is None else "outputs is empty")
-    raw = split_outputs(names, Y)
-    tables = split_inputs(names, X, None)
     for name in chosen:
-        if name not in raw:
+        if name not in names:
             raise ValueError(f"Y has no column {name!r}; it has {', '.join(names)}")
-        if len(raw[name]) != len(tables[name][0]):
-            raise ValueError(
-                f"output {name!r} has {len(raw[name])} values but its inputs have "
-                f"{len(tables[name][0])} rows"
-            )
-        same_index(name, input_of(X, name, names), raw[name])
+    raw, tables = split(names, X, Y)
     frames = {name: restored(*tables[name]) for name in chosen}
     proposals = {name: propose(raw[name]) for name in chosen}
     if RESERVED in proposals:
@@ -278,7 +255,7 @@ def discover(
         for candidate in candidates
         if len(candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
     ]
-    found: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
+    densities: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
     # BLAS to one thread until the last has ended.
     with Progress(progress) as bar, session(), alone(), ThreadPoolExecutor(2) as pool:
@@ -288,17 +265,13 @@ def discover(
         try:
             for done, (name, candidate) in enumerate(trials):
                 bar.update(f"{name} · {type(candidate).__name__}", done / len(trials))
-                found[name].append(next(scores))
+                densities[name].append(next(scores))
         except BaseException:  # an interrupt waits for the fits under way, not for all
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    rows: list[dict[str, Any]] = []
-    likelihoods: dict[str, Likelihood] = {}
-    for name, (seen, candidates) in proposals.items():
-        best, part = _judge(name, seen, candidates, found[name])
-        rows += part
-        if best is not None:
-            likelihoods[name] = best
+    judged = {name: _judge(proposals[name], densities[name]) for name in chosen}
+    rows = [{"output": name, **row} for name, (_, rows) in judged.items() for row in rows]
+    likelihoods = {name: best for name, (best, _) in judged.items() if best is not None}
     return Discovery(pd.DataFrame(rows), likelihoods)
 
 
@@ -377,27 +350,27 @@ def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.
     test = shuffled[len(train) :][:TEST]
     if likelihood.labelled and not likelihood.classes:
         likelihood = likelihood.with_classes(sorted(set(series.iloc[seen].tolist())))
-    model = small_model(likelihood, X.iloc[train], seed)
+    rows, values = X.iloc[train], {"y": series.iloc[train].tolist()}
     try:
-        model.fit(X.iloc[train], {"y": series.iloc[train].tolist()})
-        density = model.predict(X.iloc[test])["y"].log_prob(series.iloc[test].tolist())
+        fitted = fit({"y": likelihood}, rows, values, small_fit(likelihood, rows, seed))
+        density = fitted.predict(X.iloc[test])["y"].log_prob(series.iloc[test].tolist())
     except ArithmeticError:
         return None
     return density if np.isfinite(density).all() else None
 
 
-def small_model(likelihood: Likelihood, X: pd.DataFrame | np.ndarray, seed: int = 0) -> HetMOGP:
-    """What each candidate is fitted with: one process per parameter function, three for many."""
+def small_fit(likelihood: Likelihood, X: pd.DataFrame | np.ndarray, seed: int = 0) -> Options:
+    """How each candidate is fitted: one process per parameter function, three for many."""
     table = pd.DataFrame(X)
     many = table.select_dtypes(["number", "datetime", "datetimetz", "timedelta"]).shape[1] > 3
-    return HetMOGP(
-        {"y": likelihood},
+    return Options(
         kernel=RBF(ard=False) if many else None,
         prior="independent" if len(likelihood.latent) <= 3 else "lmc",
         prune=False,
         inducing=min(INDUCING, len(table.drop_duplicates())),
         learn_inducing=False,
         method="vem",
+        q="factorised",
         max_iter=10,
         tol=1e-4,
         seed=seed,
@@ -406,29 +379,23 @@ def small_model(likelihood: Likelihood, X: pd.DataFrame | np.ndarray, seed: int 
 
 
 def _judge(
-    name: str,
-    seen: str,
-    candidates: Sequence[Likelihood],
-    found: Sequence[np.ndarray | None],
+    proposal: Proposal, densities: Sequence[np.ndarray | None]
 ) -> tuple[Likelihood | None, list[dict[str, Any]]]:
     """The recommendation for one output, and its rows of the table."""
+    seen, candidates = proposal
 
-    def row(likelihood: str, scores: tuple[float, ...] = (np.nan,) * 3, reason: str = "") -> dict:
-        of = dict(zip(("log_density", "behind", "error"), scores, strict=True))
-        return {
-            "output": name,
-            "likelihood": likelihood,
-            **of,
-            "recommended": bool(reason) and likelihood != "",
-            "reason": reason,
-        }
+    def row(one: Likelihood | None, scores: Sequence[float] = (np.nan,) * 3, why: str = "") -> dict:
+        said = "" if one is None else repr(one)
+        numbers = dict(zip(("log_density", "behind", "error"), scores, strict=True))
+        recommended = bool(why) and one is not None
+        return {"likelihood": said, **numbers, "recommended": recommended, "reason": why}
 
     if not candidates:
-        return None, [row("", reason=seen)]
-    scored = [(c, d) for c, d in zip(candidates, found, strict=False) if d is not None]
+        return None, [row(None, why=seen)]
+    scored = [(c, d) for c, d in zip(candidates, densities, strict=False) if d is not None]
     if not scored:
         only = "" if len(candidates) == 1 else "; too few values, or too odd, to compare candidates"
-        return candidates[0], [row(repr(candidates[0]), reason=f"{seen}{only}")]
+        return candidates[0], [row(candidates[0], why=f"{seen}{only}")]
     means = [float(np.mean(density)) for _, density in scored]
     top = int(np.argmax(means))
     gaps = [scored[top][1] - density for _, density in scored]
@@ -436,18 +403,17 @@ def _judge(
     errors = [float(np.std(gap) / np.sqrt(len(gap))) for gap in gaps]
     near = [i for i in range(len(scored)) if behind[i] <= min(CLOSE, 2.0 * errors[i])]
     pick = min(near, key=lambda i: (_parameters(scored[i][0]), behind[i]))
-    second = sorted(set(range(len(scored))) - {pick}, key=behind.__getitem__)[:1]
-    reason = f"{seen}; {means[pick]:.3f} nats per held-out value"
+    ranking = sorted(range(len(scored)), key=behind.__getitem__)
+    second = [i for i in ranking if i != pick][:1]
+    why = f"{seen}; {means[pick]:.3f} nats per held-out value"
     if pick != top:
-        reason += f", as good as {scored[top][0]!r} and simpler"
+        why += f", as good as {scored[top][0]!r} and simpler"
     elif second:
-        reason += f", {behind[second[0]]:.3f} more than {scored[second[0]][0]!r}"
-    order = sorted(range(len(scored)), key=behind.__getitem__)
-    rows = [
-        row(repr(scored[i][0]), (means[i], behind[i], errors[i]), reason if i == pick else "")
-        for i in order
+        why += f", {behind[second[0]]:.3f} more than {scored[second[0]][0]!r}"
+    return scored[pick][0], [
+        row(scored[i][0], (means[i], behind[i], errors[i]), why if i == pick else "")
+        for i in ranking
     ]
-    return scored[pick][0], rows
 
 
 def _parameters(likelihood: Likelihood) -> tuple[int, int]:

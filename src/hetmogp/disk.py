@@ -5,7 +5,7 @@ files of other formats. An epoch reads the units in random order, some at a time
 whose rows are shuffled and handed out. The order depends on (seed, epoch) alone, and where it is
 taken up again is found by counting: units that were done with are not read.
 
-Several processes share the table by *lanes*, stretches of as many rows each. A unit across a border
+Several processes share the table by *lanes*, sections of as many rows each. A unit across a border
 is read on both sides, each taking its rows; so lanes may even be more than units.
 """
 
@@ -50,14 +50,12 @@ class Unit:
     Attributes:
         part: what reads them.
         number: the unit's, in the table.
-        first: where it begins in its file.
         begin: the first that is wanted.
         end: after the last that is wanted.
     """
 
     part: ArrowPart | TextPart
     number: int
-    first: int
     begin: int
     end: int
 
@@ -76,18 +74,18 @@ class Unit:
     def read(self, columns: Sequence[str]) -> pa.Table:
         """The rows that are wanted."""
         try:
-            found = self.part.to_table(columns)
+            table = self.part.to_table(columns)
         except (OSError, ValueError) as error:
             raise OSError(f"{self.part.path} cannot be read any more: {error}") from error
-        if found.num_rows != self.rows:
+        if table.num_rows != self.rows:
             raise OSError(
-                f"{self.part.path} had {self.rows} rows here and now has {found.num_rows}: it "
+                f"{self.part.path} had {self.rows} rows here and now has {table.num_rows}: it "
                 "was changed while it was being read"
             )
-        return found.slice(self.begin, len(self))
+        return table.slice(self.begin, len(self))
 
     def __str__(self) -> str:
-        return f"{self.part.path}, from row {self.first + self.begin} on"
+        return f"{self.part.path}, from row {self.part.first + self.begin} on"
 
 
 class Table:
@@ -101,7 +99,7 @@ class Table:
             a folder may hold .csv and .tsv, compressed or not. All files have the same columns,
             in any order.
         inputs: the columns that are inputs.
-        lanes: into how many stretches the rows are cut, of each of which every mini-batch has as
+        lanes: into how many sections the rows are cut, of each of which every mini-batch has as
             many rows; as many as there are processes by default. Processes each read their own. A
             fit by fewer processes with as many lanes is the same fit.
         text: columns that are text, even if they look like numbers; inputs among them are labels.
@@ -130,19 +128,13 @@ class Table:
         self._lanes = lanes
         self.text = [text] if isinstance(text, str) else list(text)
         (kind,) = kinds
-        parts: list[list[Any]]
+        parts: Sequence[ArrowPart | TextPart]
         if kind == "text":
-            parts = [[part] for part in delimited.scan(self.files, self.text)]
-            self.columns = list(parts[0][0].kinds)
+            self.columns, parts = delimited.scan(self.files, self.text)
         else:
             self.columns, parts = columnar.scan(self.files, kind)
         self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
-        self._units: list[Unit] = []
-        for of_a_file in parts:
-            first = 0
-            for part in of_a_file:
-                self._units.append(Unit(part, len(self._units), first, 0, part.rows))
-                first += part.rows
+        self._units = [Unit(part, number, 0, part.rows) for number, part in enumerate(parts)]
         if not len(self):
             raise ValueError(f"{self} has no rows")
 
@@ -163,7 +155,7 @@ class Table:
 
     @property
     def lanes(self) -> int:
-        """Into how many stretches the rows are cut."""
+        """Into how many sections the rows are cut."""
         return int(self._lanes or distributed.count())
 
     @property
@@ -200,19 +192,29 @@ class Table:
     def __len__(self) -> int:
         return sum(map(len, self._units))
 
-    def stretch(self, number: int, of: int) -> list[Unit]:
-        """The rows of one of so many stretches of (nearly) the same length."""
-        begin, end = (k * len(self) // of for k in (number, number + 1))
-        found, first = [], 0
+    def section(self, number: int, count: int) -> list[Unit]:
+        """The rows of one of so many sections of (nearly) the same length."""
+        begin, end = (k * len(self) // count for k in (number, number + 1))
+        units, first = [], 0
         for unit in self._units:
             if first < end and first + unit.rows > begin:
-                found.append(unit.cut(begin - first, end - first))
+                units.append(unit.cut(begin - first, end - first))
             first += unit.rows
-        return found
+        return units
+
+    def own_section(self) -> list[Unit]:
+        """The rows of this process, where processes pass over the table together."""
+        return self.section(distributed.index(), distributed.count())
 
     def epoch(
-        self, columns: Sequence[str], seed: int, epoch: int, skip: int = 0, lane: int = 0
-    ) -> Iterator[pd.DataFrame]:
+        self,
+        columns: Sequence[str],
+        seed: int,
+        epoch: int,
+        skip: int = 0,
+        lane: int = 0,
+        do: Callable[[pd.DataFrame], Any] = lambda frame: frame,
+    ) -> Iterator[Any]:
         """All rows of a lane once, in frames of some hundred thousand, in random order.
 
         Args:
@@ -221,25 +223,24 @@ class Table:
             epoch: which one.
             skip: rows at the beginning to leave out.
             lane: which one.
+            do: what to make of each frame.
         """
-        units = self.stretch(lane, self.lanes)
-        order = np.random.default_rng([seed, epoch, lane]).permutation(len(units))
-        for k, part in enumerate(_buffers([units[u] for u in order], BUFFER)):
-            rows = sum(map(len, part))
-            if skip >= rows:
-                skip -= rows
-                continue
-            frame = self._frame(part, columns)
-            shuffled = np.random.default_rng([seed, epoch, lane, k]).permutation(rows)
-            yield frame.iloc[shuffled[skip:]]
-            skip = 0
+        units = self.section(lane, self.lanes)
+        shuffled = np.random.default_rng([seed, epoch, lane]).permutation(len(units))
+        for k, part in enumerate(_buffers([units[u] for u in shuffled], BUFFER)):
+            rows = np.random.default_rng([seed, epoch, lane, k]).permutation(sum(map(len, part)))
+            if skip < len(rows):
+                yield self._made(part, columns, do, rows[skip:])
+            skip = max(skip - len(rows), 0)
 
-    def frames(
-        self, columns: Sequence[str], number: int = 0, of: int = 1
-    ) -> Iterator[pd.DataFrame]:
-        """All rows, or those of one of so many stretches, in order, ten thousands at a time."""
-        for part in _buffers(self.stretch(number, of), FRAME):
-            yield self._frame(part, columns)
+    def each(self, do: Callable[[pd.DataFrame], T], columns: Sequence[str]) -> Iterator[T]:
+        """What is made of this process's rows, in order, ten thousands at a time."""
+        for part in _buffers(self.own_section(), FRAME):
+            yield self._made(part, columns, do)
+
+    def frames(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """All rows in order, ten thousands at a time."""
+        return (self._frame(part, columns) for part in _buffers(self._units, FRAME))
 
     def whole(self) -> pd.DataFrame:
         """All rows at once."""
@@ -248,37 +249,43 @@ class Table:
     def _frame(self, units: Sequence[Unit], columns: Sequence[str]) -> pd.DataFrame:
         """The rows of some units; labels that came as numbers are made text."""
         self._must_have(columns)
-        found = pa.concat_tables([unit.read(columns) for unit in units]).unify_dictionaries()
-        frame = found.to_pandas(ignore_metadata=True)
+        table = pa.concat_tables([unit.read(columns) for unit in units]).unify_dictionaries()
+        frame = table.to_pandas(ignore_metadata=True)
         for name in self.text:
-            if name in frame and not pa.types.is_string(found.schema.field(name).type):
+            if name in frame and not pa.types.is_string(table.schema.field(name).type):
                 frame[name] = frame[name].map(_as_text, na_action="ignore")
         return frame
 
-    def each(
-        self, do: Callable[[pd.DataFrame], T], columns: Sequence[str], number: int, of: int
-    ) -> Iterator[T]:
-        """What is made of each of the frames of a stretch; a bad row is named by its place."""
-        for frame in self.frames(columns, number, of):
-            try:
-                made = do(frame)
-            except ValueError:
-                self.blame(do, columns, number, of)
-                raise
-            yield made
+    def _made(
+        self,
+        units: Sequence[Unit],
+        columns: Sequence[str],
+        do: Callable[[pd.DataFrame], T],
+        rows: np.ndarray | slice = slice(None),
+    ) -> T:
+        """What is made of rows of some units; the error about a bad one names its file."""
+        try:
+            return do(self._frame(units, columns).iloc[rows])
+        except ValueError:
+            for unit in units:
+                try:
+                    do(self._frame([unit], columns))
+                except ValueError as error:
+                    raise ValueError(f"{unit}: {error}") from None
+            raise
 
     def blame(
-        self, check: Callable[[pd.DataFrame], Any], columns: Sequence[str], number: int, of: int
+        self, check: Callable[[pd.DataFrame], Any], columns: Sequence[str], number: int, count: int
     ) -> None:
-        """Have rows of a stretch checked that one of them did not pass, to name its place.
+        """Have rows of a section checked that one of them did not pass, to name its place.
 
         Args:
             check: raises a ValueError that counts rows.
             columns: those that it needs.
-            number: of the stretch.
-            of: so many.
+            number: of the section.
+            count: of sections.
         """
-        for unit in self.stretch(number, of):
+        for unit in self.section(number, count):
             frame = self._frame([unit], columns)
             try:
                 check(frame)
@@ -286,16 +293,16 @@ class Table:
                 raise ValueError(f"{unit}: {error}") from None
 
     def sample(
-        self, columns: Sequence[str], seed: int, told: Callable[[float], Any] = lambda done: None
+        self, columns: Sequence[str], seed: int, report: Callable[[float], Any] = lambda done: None
     ) -> "Sample":
         """Rows drawn in one pass over the table, and how many values each column has.
 
-        Each process passes over a stretch. What is drawn does not depend on how many there are.
+        Each process passes over a section. What is drawn does not depend on how many there are.
 
         Args:
             columns: those wanted.
             seed: of the draw.
-            told: is called with the share of the pass that is done.
+            report: is called with the share of the pass that is done.
         """
         self.agree()
         share = SAMPLE / len(self)
@@ -303,9 +310,9 @@ class Table:
 
         def own() -> tuple[pd.DataFrame, dict[str, int]]:
             chosen, values = [pd.DataFrame()], dict.fromkeys(columns, 0)
-            units = self.stretch(distributed.index(), distributed.count())
+            units = self.own_section()
             for k, unit in enumerate(units):
-                told(k / len(units))
+                report(k / len(units))
                 frame = self._frame([unit], columns)
                 for name, there in frame.notna().sum().items():
                     values[str(name)] += int(there)
@@ -313,13 +320,11 @@ class Table:
                 chosen.append(frame[drawn[unit.begin : unit.end]])
             return _joined(chosen), values
 
-        found = distributed.gathered(distributed.together(own))
-        rows = _joined([rows for rows, _ in found])
+        samples, counts = zip(*distributed.gathered(distributed.together(own)), strict=True)
+        rows = _joined(samples)
         for name in set(self.text) & set(self.inputs):
             rows[name] = pd.Categorical(rows[name])  # so that nobody takes them for numbers
-        return Sample(
-            rows, {name: sum(int(values[name]) for _, values in found) for name in columns}
-        )
+        return Sample(rows, {name: sum(int(values[name]) for values in counts) for name in columns})
 
 
 class Sample(NamedTuple):
@@ -332,18 +337,18 @@ class Sample(NamedTuple):
 def _files(source: Any) -> list[Path]:
     """The files that a name, a pattern, a folder or a list stands for."""
     if not isinstance(source, str | os.PathLike):
-        found = [Path(one) for one in source]
+        paths = [Path(one) for one in source]
     elif Path(source).is_dir():
         files = (p for p in Path(source).rglob("*") if _ending(p) in ENDINGS and p.is_file())
-        found = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
+        paths = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
     elif Path(source).exists():  # its name may look like a pattern
-        found = [Path(source)]
+        paths = [Path(source)]
     else:
-        found = sorted(map(Path, glob.glob(str(source), recursive=True)))
-    if not found:
+        paths = sorted(map(Path, glob.glob(str(source), recursive=True)))
+    if not paths:
         named = repr(str(source)) if isinstance(source, str | os.PathLike) else "an empty list"
         raise FileNotFoundError(f"{named} is no file, folder or pattern with data files")
-    return found
+    return paths
 
 
 def _kind(path: Path) -> str:

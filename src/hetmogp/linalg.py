@@ -20,8 +20,10 @@ from jaxtyping import Array, Float, PyTree
 __all__ = [
     "compiled",
     "congruence",
+    "gram",
     "inverse_root",
     "over_latents",
+    "spread",
     "transposed",
     "whiten",
 ]
@@ -92,6 +94,7 @@ def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Arra
 whiten.defvjp(_whiten, _whiten_gradient)
 
 
+@jax.custom_vjp
 def inverse_root(K: Float[Array, "Q M M"]) -> Float[Array, "Q M M"]:
     """L⁻¹ with L Lᵀ = K, lower triangular, for each of Q matrices; NaN if not positive definite.
 
@@ -116,6 +119,64 @@ def inverse_root(K: Float[Array, "Q M M"]) -> Float[Array, "Q M M"]:
     below = -jnp.einsum("qij,qjk->qik", C, jnp.einsum("qij,qjk->qik", B, A))
     above = jnp.zeros((Q, half, M - half), K.dtype)
     return jnp.block([[A, above], [below, C]])
+
+
+def _inverse_root_gradient(X: Array, dX: Array) -> tuple[Array]:
+    """With X = L⁻¹: dK = −sym(Xᵀ Φ(dX Xᵀ) X), Φ the lower triangle with its diagonal halved."""
+    product = jnp.einsum("qij,qkj->qik", dX, X)
+    phi = jnp.tril(product) - 0.5 * product * jnp.eye(X.shape[1], dtype=X.dtype)
+    return (-congruence(transposed(X), 0.5 * (phi + jnp.swapaxes(phi, 1, 2))),)
+
+
+inverse_root.defvjp(lambda K: (inverse_root(K),) * 2, _inverse_root_gradient)
+
+
+@jax.custom_vjp
+def gram(A: Float[Array, "R M N"], metric: Float[Array, "N R R"]) -> Float[Array, "RM RM"]:
+    """Σ_n Ã_n Λ_n Ã_nᵀ for symmetric Λ_n, with Ã_n the block-diagonal stack of A's columns n.
+
+    `spread` is its adjoint. Both cost N (RM)² operations, and as much for their gradients: half of
+    what differentiating through the products takes, which does not know of the symmetry.
+    """
+    R, M, _ = A.shape
+    left = A[None] * metric.T[:, :, None, :]  # s, r, m, n
+    P = jnp.einsum("srmn,skn->rmsk", left, A).reshape(R * M, R * M)
+    return 0.5 * (P + P.T)
+
+
+def _gram_gradient(saved: tuple[Array, Array], dP: Array) -> tuple[Array, Array]:
+    A, metric = saved
+    product = _blockwise(0.5 * (dP + dP.T), A)
+    dA = 2.0 * jnp.sum(metric.T[:, :, None, :] * product, axis=0)
+    return dA, jnp.sum(A * product, axis=2).T
+
+
+@jax.custom_vjp
+def spread(A: Float[Array, "R M N"], S: Float[Array, "RM RM"]) -> Float[Array, "N R R"]:
+    """Ã_nᵀ S Ã_n for every n and symmetric S; see `gram`."""
+    return _spread(A, S)[0]
+
+
+def _spread(A: Array, S: Array) -> tuple[Array, tuple[Array, Array]]:
+    product = _blockwise(S, A)
+    return jnp.sum(A * product, axis=2).T, (A, product)
+
+
+def _spread_gradient(saved: tuple[Array, Array], dC: Array) -> tuple[Array, Array]:
+    A, product = saved
+    dC = 0.5 * (dC + jnp.swapaxes(dC, 1, 2))
+    return 2.0 * jnp.sum(dC.T[:, :, None, :] * product, axis=0), gram(A, dC)
+
+
+def _blockwise(S: Float[Array, "RM RM"], A: Float[Array, "R M N"]) -> Float[Array, "S R M N"]:
+    """S Ã_n for every n: block column s of S times A_s."""
+    R, M, N = A.shape
+    columns = S.reshape(R * M, R, M).transpose(1, 0, 2)
+    return jnp.einsum("sik,skn->sin", columns, A).reshape(R, R, M, N)
+
+
+gram.defvjp(lambda A, metric: (gram(A, metric), (A, metric)), _gram_gradient)
+spread.defvjp(_spread, _spread_gradient)
 
 
 def transposed(A: Float[Array, "Q M N"]) -> Float[Array, "Q N M"]:
@@ -149,12 +210,12 @@ def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(trees))
         alike.setdefault((jax.tree.structure(trees), shapes), []).append(q)
 
-    results, order = [], []
+    results, places = [], []
     for members in alike.values():
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(arguments[q] for q in members))
         results.append(jax.vmap(f)(*stacked))
-        order += members
+        places += members
     if len(results) == 1:
         return results[0]
-    back = np.argsort(order)
+    back = np.argsort(places)
     return jax.tree.map(lambda *parts: jnp.concatenate(parts)[back], *results)

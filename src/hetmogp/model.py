@@ -2,73 +2,33 @@
 
 import os
 import time
-import warnings
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from numbers import Integral, Real
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, Self, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from . import distributed, forks
-from .bound import Parameters, parameter_functions
-from .columns import Column
-from .data import Scaling
+from . import bulk, distributed, forks, storage
+from .discovery import choose
 from .disk import Table
-from .fitting import Checkpoints, Fit, Progress, Source, learn
-from .inputs import grid, read_inputs, restored
+from .fitted import Fitted, fit
+from .fitting import Checkpoints, Options, Progress, Source
+from .inputs import grid, restored
 from .kernels import Kernel
 from .likelihoods import Likelihood
-from .prediction import OutputPrediction, Prediction, latents_at
-from .quadrature import Expectation, standard_nodes
+from .prediction import Prediction
+from .quadrature import Expectation
 from .session import session
 from .summary import Summary
-from .tables import Dataset, argument_values, name_outputs, read, same_index, split_outputs
-from .variational import Factors
+from .tables import name_outputs
 
-__all__ = ["HetMOGP", "independent"]
-
-OPTIONS = {
-    "prior": ("lmc", "independent"),
-    "method": ("auto", "vem", "svi"),
-    "bound": ("joint", "factorised"),
-    "expectation": ("auto", "quadrature", "montecarlo"),
-    "optimizer": ("adam", "adadelta"),
-    "dtype": ("float64", "float32"),
-}
-
-
-class Learned(NamedTuple):
-    """What a fitted model consists of, on standardised inputs, its outputs in order of their names.
-
-    Attributes:
-        names: the outputs, in the user's order.
-        columns: the inputs.
-        scaling: of the inputs.
-        parameters: the model.
-        q: q(u).
-        jitter: what is added to the diagonals of k(Z, Z).
-    """
-
-    names: list[str]
-    columns: list[Column]
-    scaling: Scaling
-    parameters: Parameters
-    q: Factors
-    jitter: float
-
-    @property
-    def order(self) -> list[str]:
-        """The outputs as they stand in `parameters`, so that the user's order changes nothing."""
-        return sorted(self.names)
+__all__ = ["HetMOGP", "independent", "load"]
 
 
 class HetMOGP(BaseEstimator):
@@ -89,6 +49,10 @@ class HetMOGP(BaseEstimator):
         prior: "lmc", or "independent" for one process per parameter function.
         method: "vem" (full batches), "svi" (mini-batches), or "auto" by the size of the data.
         bound: "joint", or "factorised" for the paper's product over parameter functions.
+        q: "coupled", one Gaussian over all latents, or "factorised", the paper's product over them,
+            whose variances are too wide where outputs share latents and whose bound is lower.
+            "auto" couples on full batches; on mini-batches it does not, as a step would cost the
+            cube of the number of all inducing variables.
         expectation: "auto" uses closed forms where there are any; "quadrature" and "montecarlo"
             never do.
         batch_size: rows per output in a mini-batch.
@@ -159,6 +123,7 @@ class HetMOGP(BaseEstimator):
         prior: Literal["lmc", "independent"] = "lmc",
         method: Literal["auto", "vem", "svi"] = "auto",
         bound: Literal["joint", "factorised"] = "joint",
+        q: Literal["auto", "coupled", "factorised"] = "auto",
         expectation: Expectation = "auto",
         batch_size: int = 500,
         optimizer: Literal["adam", "adadelta"] = "adam",
@@ -181,6 +146,7 @@ class HetMOGP(BaseEstimator):
         self.prior = prior
         self.method = method
         self.bound = bound
+        self.q = q
         self.expectation = expectation
         self.batch_size = batch_size
         self.optimizer = optimizer
@@ -221,28 +187,28 @@ class HetMOGP(BaseEstimator):
         """
         forks.refuse()
         began = time.perf_counter()
-        self._check_options()
+        options = self._options()
         checkpoints = _checkpoints(checkpoint, every, resume)
         X, Y, source = self._sampled(X, Y)
-        named = name_outputs(self._chosen(X, Y), Y)
-        data = read(named, X, Y)
-        if source is not None:
-            source = Source(source.table, {name: source.observed[name] for name in named})
-        for likelihood in data.likelihoods:
-            standard_nodes(len(likelihood.latent), self.expectation)  # refuses what cannot be done
-        for name, doubt in data.doubts():
-            warnings.warn(f"output {name!r}: {doubt}", UserWarning, stacklevel=2)
+        likelihoods, discovery = choose(
+            self.likelihoods, X, Y, seed=self.seed, progress=self.progress
+        )
+        if discovery is not None:
+            self.discovery_ = discovery
+        named = name_outputs(likelihoods, Y)
         with session(self.dtype), Progress(self._shows) as progress:
-            fit, scaling, self.method_ = learn(data, self, progress, checkpoints, source)
-            self._keep(data, fit, scaling)
-        self.n_sampled_ = None if source is None else len(X)
-        if source is not None:
-            self.n_observed_ = source.observed
+            fitted = fit(named, X, Y, options, progress, checkpoints, source)
+        seconds = time.perf_counter() - began
+        self._show(replace(fitted, record=replace(fitted.record, seconds=seconds)))
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray([c.name for c in data.columns], dtype=object)
-        self.fit_seconds_ = time.perf_counter() - began
+            self.feature_names_in_ = np.asarray([c.name for c in fitted.columns], dtype=object)
         return self
+
+    def _options(self) -> Options:
+        """The constructor's arguments, checked."""
+        arguments = self.get_params(deep=False)
+        return Options(**{k: v for k, v in arguments.items() if k != "likelihoods"})
 
     @property
     def _shows(self) -> bool:
@@ -259,12 +225,9 @@ class HetMOGP(BaseEstimator):
             raise TypeError("a Table holds inputs and outputs: leave Y out")
         columns = X.columns
         if isinstance(self.likelihoods, Mapping):
-            of = [one for one in self.likelihoods.values() if isinstance(one, Likelihood)]
-            wanted = {
-                *X.inputs,
-                *map(str, self.likelihoods),
-                *(c for one in of for c in one.beside),
-            }
+            known = [one for one in self.likelihoods.values() if isinstance(one, Likelihood)]
+            extra = [column for one in known for column in one.extra_columns]
+            wanted = {*X.inputs, *map(str, self.likelihoods), *extra}
             columns = [name for name in columns if name in wanted]
         with Progress(self._shows) as bar:
             what = f"sampling {len(X):,} rows"
@@ -272,123 +235,24 @@ class HetMOGP(BaseEstimator):
         rows = sample.rows
         return rows[X.inputs], rows.drop(columns=X.inputs), Source(X, sample.values)
 
-    def _chosen(self, X: Any, Y: Any) -> Any:
-        """The likelihoods, those that are to be found ("auto") found by `discover`."""
-        wanted = self.likelihoods
-        if isinstance(wanted, str) and wanted == "auto":
-            outputs = None
-        elif isinstance(wanted, Mapping) and any(
-            isinstance(of, str) and of == "auto" for of in wanted.values()
-        ):
-            outputs = [str(n) for n, of in wanted.items() if isinstance(of, str) and of == "auto"]
-        else:
-            return wanted
-        from .discovery import Discovery, _names, discover, propose  # it fits models itself
+    def _show(self, fitted: Fitted) -> None:
+        """Show what was learned as attributes, in the user's order and units."""
+        self._fitted = fitted
+        for name, value in fitted.attributes().items():
+            setattr(self, name, value)
 
-        # Process 0 compares candidates and names the best; what they are each sees in its columns.
-        table = distributed.from_first(
-            lambda: discover(X, Y, outputs=outputs, seed=self.seed, progress=self.progress).table
-        )
-        columns, best = split_outputs(_names(Y), Y), table[table["recommended"]]
-        likelihoods = {}
-        for name, said in zip(best["output"], best["likelihood"], strict=True):
-            named = {repr(of): of for of in propose(columns[name]).candidates}
-            if said not in named:
-                raise distributed.GroupError(
-                    f"output {name!r} is {said} for process 0, which it cannot be for this one: "
-                    "all processes must be given the same X and Y"
-                )
-            likelihoods[name] = named[said]
-        self.discovery_ = found = Discovery(table, likelihoods)
-        for name, why in found.left_out.items():
-            warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
-        if outputs is None:
-            chosen = dict(found)
-        else:
-            every = {str(name): found.get(str(name), of) for name, of in wanted.items()}
-            chosen = {name: of for name, of in every.items() if name not in found.left_out}
-        if not chosen:
-            raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
-        return chosen
+    @property
+    def fitted(self) -> Fitted:
+        """What was learned, for code that goes beyond the attributes."""
+        check_is_fitted(self, "elbo_")
+        return self._fitted
 
-    def _check_options(self) -> None:
-        for option, allowed in OPTIONS.items():
-            value = getattr(self, option)
-            if value not in allowed:
-                raise ValueError(f"{option} must be one of {list(allowed)}, not {value!r}")
-        least_of = {"latents": 1, "batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}
-        for option, least in least_of.items():
-            value = getattr(self, option)
-            if value is None and option in ("max_iter", "restarts"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
-        for option in ("tol", "weight_scale"):
-            value = getattr(self, option)
-            real = isinstance(value, Real) and not isinstance(value, bool)
-            if value is not None and not (real and 0 < value < np.inf):
-                raise ValueError(f"{option} must be a positive number, not {value!r}")
-
-    def _keep(self, data: Dataset, fit: Fit, scaling: Scaling) -> None:
-        """Store what was learned and how it went."""
-        # NumPy arrays keep their precision outside the session and pickle plainly.
-        parameters, q = jax.tree.map(np.asarray, (fit.parameters, fit.q))
-        self._hold(Learned(data.names, data.columns, scaling, parameters, q, fit.jitter))
-        seen = dict(zip(data.names, data.observed(), strict=True))
-        rows = [X[s] for X, s in zip(data.inputs, seen.values(), strict=True)]
-        self.n_observed_ = {name: int(s.sum()) for name, s in seen.items()}
-        self.input_range_ = np.stack(
-            [
-                np.min([X.min(axis=0) for X in rows], axis=0),
-                np.max([X.max(axis=0) for X in rows], axis=0),
-            ]
-        )
-        self.elbo_ = fit.bound
-        self.history_ = np.asarray(fit.history)
-        self.converged_ = fit.converged
-        self.interrupted_ = fit.interrupted
-        self.n_iter_ = fit.iterations
-        if not (fit.converged or fit.interrupted) and self.max_iter is None:
-            warnings.warn(
-                f"no convergence in {fit.iterations} iterations; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _hold(self, learned: Learned) -> None:
-        """Show what was learned, in the user's order and units."""
-        self._learned = learned
-        names, scaling, prior = learned.names, learned.scaling, learned.parameters.prior
-        slices = dict(zip(learned.order, learned.parameters.slices, strict=True))
-        fitted = dict(zip(learned.order, learned.parameters.likelihoods, strict=True))
-        f = np.concatenate([np.r_[slices[name]] for name in names])
-        self.output_names_ = list(names)
-        self.likelihoods_ = {name: fitted[name] for name in names}
-        self.parameter_names_ = [f"{n}.{p}" for n in names for p in fitted[n].latent]
-        self.weights_ = np.asarray(prior.W)[f]
-        self.constants_ = np.asarray(prior.b)[f]
-        self.__dict__.pop("coregionalisation_", None)  # of an earlier fit
-        self.kernels_ = tuple(k.rescaled(scaling.scale, scaling.centre) for k in prior.kernels)
-        self.inducing_inputs_ = [scaling.undo(Z) for Z in np.asarray(prior.Z)]
-        self.columns_ = list(learned.columns)
-        self.n_features_in_ = len(learned.columns)
-
-    @cached_property
+    @property
     def coregionalisation_(self) -> np.ndarray:
         """The matrices B_q, (Q, J, J), made when first asked for: J may be large."""
-        check_is_fitted(self, "elbo_")
-        ends = np.cumsum(self._learned.parameters.prior.ranks)[:-1]
-        return np.stack([A @ A.T for A in np.split(self.weights_, ends, axis=1)])
+        return self.fitted.coregionalisation
 
     # -- prediction --------------------------------------------------------------------------------
-
-    def _fitted(self) -> tuple[Parameters, Factors]:
-        check_is_fitted(self, "elbo_")
-        return jax.tree.map(jnp.asarray, (self._learned.parameters, self._learned.q))
-
-    def _latents_at(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parameters, q = self._fitted()
-        return latents_at(parameters, q, self._learned.jitter, self._learned.scaling.apply(X))
 
     @overload
     def predict(
@@ -430,113 +294,27 @@ class HetMOGP(BaseEstimator):
             out: for a `Table`, the Parquet file to write inputs and predictions to (a folder of
                 them by several processes); its path is what is returned then.
         """
-        check_is_fitted(self, "elbo_")
+        fitted = self.fitted
         if isinstance(X, Table) != (out is not None):
             raise TypeError("out= is where the predictions of a Table go, and a Table needs it")
         if out is not None:
-            from .bulk import predict  # it predicts part by part, so it needs this class
-
-            return predict(self, X, outputs, out)
-        table, _ = read_inputs(X, self.columns_)
-        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
-        for name in chosen:
-            if name not in self.likelihoods_:
-                raise ValueError(f"no output {name!r}; there are {', '.join(self.output_names_)}")
-        index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
-        same_index(chosen[0], X, given, "of given")
-        return self._predict(table, chosen, self._given(given, len(table)), index)
-
-    def _given(self, given: Any, N: int) -> dict[str, dict[str, np.ndarray]]:
-        """The arguments of each output at N inputs, from columns that the user gave."""
-        if given is not None and not isinstance(given, Mapping | pd.DataFrame):
-            raise TypeError(
-                "given must be a dict from column names to a number or one number per row, or a "
-                f"frame, not {type(given).__name__}"
-            )
-        table = {} if given is None else {str(key): given[key] for key in given}
-        needed = {c for of in self.likelihoods_.values() for c in dict(of.columns).values()}
-        unknown = [] if isinstance(given, pd.DataFrame) else sorted(set(table) - needed)
-        if unknown:
-            known = f"those in use are {sorted(needed)}" if needed else "no output takes any"
-            raise ValueError(f"given has {unknown[0]!r}, which no likelihood asks for; {known}")
-        result = {}
-        for name, of in self.likelihoods_.items():
-            result[name] = {
-                argument: argument_values(
-                    *(name, argument, column, of.arguments[argument]),
-                    np.full(N, table[column]) if np.ndim(table[column]) == 0 else table[column],
-                    N,
-                )
-                for argument, column in of.columns
-                if column in table
-            }
-        return result
-
-    def _predict(
-        self,
-        table: np.ndarray,
-        outputs: Sequence[str],
-        given: Mapping[str, Mapping[str, np.ndarray]],
-        index: pd.Index | None = None,
-    ) -> Prediction:
-        with session(self.dtype):
-            parameters, _ = self._fitted()
-            latents = self._latents_at(table)
-            return Prediction(
-                parameters, self._learned.order, outputs, latents, given, index, self.dtype
-            )
+            return bulk.predict(fitted, X, outputs, out)
+        return fitted.predict(X, outputs, given)
 
     def parameter_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (N, J) and covariance (N, J, J) of the parameter functions at each row.
 
         In the order of `parameter_names_`, before their links.
         """
-        check_is_fitted(self, "elbo_")
-        table, _ = read_inputs(X, self.columns_)
-        with session(self.dtype):
-            mean, variance = self._latents_at(table)
-            f, cov = parameter_functions(
-                *map(jnp.asarray, (self.weights_, self.constants_, mean, variance))
-            )
-            return np.asarray(f), np.asarray(cov)
+        mean, cov = self.fitted.functions(X)
+        return np.asarray(mean), np.asarray(cov)
 
     def latent_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent functions at each row, both (N, ΣR_q)."""
-        check_is_fitted(self, "elbo_")
-        table, _ = read_inputs(X, self.columns_)
-        with session(self.dtype):
-            return self._latents_at(table)
+        latents = self.fitted.latents(X)
+        return np.asarray(latents.mean), np.asarray(latents.variance)
 
     # -- scoring -----------------------------------------------------------------------------------
-
-    def _read(self, X: Any, Y: Any) -> Dataset:
-        """Inputs and outputs, as for `fit`, that suit this model."""
-        check_is_fitted(self, "elbo_")
-        return read(self.likelihoods_, X, Y, self.columns_)
-
-    def _at_observations(
-        self, data: Dataset
-    ) -> dict[str, tuple[OutputPrediction, np.ndarray, np.ndarray]]:
-        """Of each output with any: its prediction at its observed values, those, and their rows."""
-        result = {}
-        for name, inputs, y, given in zip(
-            data.names, data.inputs, data.values, data.given, strict=True
-        ):
-            seen = ~np.isnan(y)
-            if seen.any():
-                here = {argument: column[seen] for argument, column in given.items()}
-                prediction = self._predict(inputs[seen], [name], {name: here})[name]
-                values = prediction.likelihood.decode(y[seen])
-                result[name] = prediction, values, np.flatnonzero(seen)
-        return result
-
-    def _log_densities(self, X: Any, Y: Any) -> dict[str, np.ndarray]:
-        """The log predictive density of every observed value, by output."""
-        found = self._at_observations(self._read(X, Y))
-        return {
-            name: found[name][0].log_prob(found[name][1]) if name in found else np.empty(0)
-            for name in self.output_names_
-        }
 
     def nlpd(self, X: Any, Y: Any = None) -> dict[str, float]:
         """Negative log predictive density: the mean over observed values, per output.
@@ -545,17 +323,14 @@ class HetMOGP(BaseEstimator):
         `Table`, which has the outputs too.
         """
         if isinstance(X, Table):
-            from .bulk import nlpd
-
-            check_is_fitted(self, "elbo_")
-            return nlpd(self, X)
-        densities = self._log_densities(X, Y)
-        found = {n: float(-np.mean(d)) if d.size else float("nan") for n, d in densities.items()}
-        return {**found, "global": sum(found.values())}
+            return bulk.nlpd(self.fitted, X)
+        densities = self.fitted.log_densities(X, Y)
+        scores = {n: float(-np.mean(d)) if d.size else float("nan") for n, d in densities.items()}
+        return {**scores, "global": sum(scores.values())}
 
     def score(self, X: Any, Y: Any) -> float:
         """The mean log predictive density over all observed values; higher is better."""
-        densities = np.concatenate(list(self._log_densities(X, Y).values()))
+        densities = np.concatenate(list(self.fitted.log_densities(X, Y).values()))
         if not densities.size:
             raise ValueError("Y has no observed value to score")
         return float(np.mean(densities))
@@ -569,8 +344,7 @@ class HetMOGP(BaseEstimator):
 
     def summary(self) -> Summary:
         """Outputs, parameter functions, latents and what they share, as tables; print it."""
-        check_is_fitted(self, "elbo_")
-        return Summary(self)
+        return Summary(self.fitted)
 
     def _repr_html_(self) -> str:
         """In notebooks: the summary once fitted, scikit-learn's diagram before."""
@@ -581,9 +355,8 @@ class HetMOGP(BaseEstimator):
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to one file, which `hetmogp.load` reads; see `storage`."""
-        from .storage import save  # it rebuilds models, so it needs this class
-
-        save(self, path)
+        arguments = self._options().items()  # which may have been set since the fit
+        storage.save(self.fitted, arguments, hasattr(self, "feature_names_in_"), path)
 
 
 def independent(likelihoods: Any, **options: Any) -> HetMOGP:
@@ -592,6 +365,33 @@ def independent(likelihoods: Any, **options: Any) -> HetMOGP:
     Takes the arguments of `HetMOGP`; `latents` and `rank` have no meaning here.
     """
     return HetMOGP(likelihoods, **{**options, "prior": "independent"})
+
+
+def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
+    """Read a model that was saved. No training data is needed.
+
+    Args:
+        path: the file.
+        custom: the classes of likelihoods and kernels that are not the package's own, should the
+            model use any.
+
+    Example:
+        >>> import tempfile, numpy as np, hetmogp as hm
+        >>> x = np.linspace(0, 1, 20)
+        >>> model = hm.HetMOGP([hm.Gaussian()], latents=1, max_iter=1).fit(x, np.sin(x))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/sine.hetmogp")
+        ...     again = hm.load(f"{folder}/sine.hetmogp")
+        >>> bool((again.predict(x)["y0"].mean == model.predict(x)["y0"].mean).all())
+        True
+    """
+    saved = storage.load(path, custom)
+    model = HetMOGP(saved.likelihoods, **saved.options)
+    model._show(saved.fitted)
+    if saved.named_inputs:
+        names = [column.name for column in saved.fitted.columns]
+        model.feature_names_in_ = np.asarray(names, dtype=object)
+    return model
 
 
 def _checkpoints(

@@ -7,8 +7,9 @@ of rows at a time, and the user's names and labels.
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,87 +17,31 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from .bound import Parameters
-from .data import padded
 from .inversion import quantiles
-from .likelihoods import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Classes,
-    Count,
-    Likelihood,
-    VonMises,
-    ZeroOneInflatedBeta,
-)
+from .likelihoods import Likelihood
 from .linalg import compiled
-from .marginals import by_projection, condensed, from_condensed
 from .predictive import distribution_function, log_density, moments, nodes
-from .priors import copies
+from .priors import Latents, Prior
+from .rows import CHUNK, rowwise
 from .session import session
 from .tables import observe
-from .variational import Factors, Moments
 
-__all__ = ["OutputPrediction", "Prediction", "latents_at"]
-
-CHUNK = 2048  # rows at a time: memory is bounded by this, not by the number of inputs
-LARGEST_CROSS = 2e6  # entries of k(Z, X) at once, over all latents
+__all__ = ["Observed", "Output", "OutputPrediction", "Prediction"]
 
 
-def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
-    """Apply a compiled function of whole columns (or dicts of them), some rows at a time."""
-    N = len(jax.tree.leaves(arrays)[0])
-    if N == 0:  # one row of anything has the right shape; keep none of it
-        one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:])), arrays)
-        return jax.tree.map(lambda a: a[:0], rowwise(f, *one))
-    parts = []
-    for begin in range(0, N, chunk):
-        rows = jax.tree.map(lambda a, begin=begin: np.asarray(a[begin : begin + chunk]), arrays)
-        n = len(jax.tree.leaves(rows)[0])
-        out = f(*jax.tree.map(lambda row: jnp.asarray(padded(row)), rows))
-        parts.append(jax.tree.map(lambda a, n=n: np.asarray(a)[:n], out))
-    return jax.tree.map(lambda *chunks: np.concatenate(chunks), *parts)
+class Output(NamedTuple):
+    """One output of a model: its likelihood, and its part of the parameter functions."""
+
+    likelihood: Likelihood
+    part: slice
 
 
-@compiled
-def _condensed(parameters: Parameters, q: Factors, jitter: Array) -> tuple[Array, Array]:
-    prior, moments = parameters.prior, Moments.of(q)
-    Kzz = prior.matrices(prior.Z[0, :1], jitter).inducing
-    return condensed(Kzz, prior.ranks, moments.mean, moments.cov)[:2]
-
-
-@partial(compiled, often=True)
-def _from_condensed(
-    parameters: Parameters, alpha: Array, omega: Array, X: Array
-) -> tuple[Array, Array]:
-    prior = parameters.prior
-    _, K, variance = prior.matrices(X, 0.0)
-    K, variance = copies(K, prior.ranks), copies(variance, prior.ranks)
-    mean, spread, _ = from_condensed(alpha, omega, K, variance)
-    return mean.T, spread.T
-
-
-@compiled
-def _projected(parameters: Parameters, q: Factors, jitter: Array, X: Array) -> tuple[Array, Array]:
-    return by_projection(parameters.prior.project(X, jitter), q)
-
-
-def latents_at(
-    parameters: Parameters, q: Factors, jitter: float, X: Float[np.ndarray, "N p"]
-) -> tuple[Float[np.ndarray, "N R"], Float[np.ndarray, "N R"]]:
-    """Posterior mean and variance of every latent function at standardised inputs."""
-    R, M = q.mean.shape
-    rows = int(np.clip(2 ** round(np.log2(LARGEST_CROSS / (R * M))), 256, 4 * CHUNK))
-    if q.mean.dtype == jnp.float64:  # all that does not depend on X once, then one product
-        alpha, omega = _condensed(parameters, q, jnp.asarray(jitter))
-        return rowwise(lambda x: _from_condensed(parameters, alpha, omega, x), X, chunk=rows)
-    return rowwise(lambda x: _projected(parameters, q, jnp.asarray(jitter), x), X, chunk=rows)
-
-
-@compiled
-def _functions(W: Array, b: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Mean of f = b + W u at each row, and a factor W diag(√v) of its covariance."""
-    return b + mean @ W.T, W * jnp.sqrt(variance)[:, None, :]
+@partial(compiled, static=("begin", "end"))
+def _factor(
+    prior: Prior, begin: int, end: int, mean: Array, cov: Array
+) -> tuple[Float[Array, "n J"], Float[Array, "n J K"]]:
+    """Mean of some parameter functions at each row, and a factor of their covariance."""
+    return prior.factor(slice(begin, end), Latents(mean, cov))
 
 
 # Each of these takes the arguments of the observations, `given`, row by row with the rest.
@@ -149,33 +94,31 @@ class OutputPrediction:
     def __init__(
         self,
         name: str,
-        likelihood: Likelihood,
+        output: Output,
         given: dict[str, np.ndarray],
-        mixing: tuple[Array, Array],
-        of: "Prediction",
+        whole: "Prediction",
     ):
-        self.name, self.likelihood, self.given = name, likelihood, given
-        self._mixing, self._of = mixing, of  # the weights W_d and constants b_d of f
+        self.name, self.likelihood, self.given = name, output.likelihood, given
+        self._part, self._whole = output.part, whole
 
     def __len__(self) -> int:
-        return len(self._of.latents[0])
+        return len(self._whole.latents.mean)
 
     def __repr__(self) -> str:
         return f"<prediction of {self.name!r} ({self.likelihood!r}) at {len(self)} inputs>"
 
     def _rowwise(self, f: Callable, *arrays: np.ndarray, at: Any = slice(None)) -> Any:
         """f(likelihood, arguments, mean and factor of f, arrays), a chunk of rows at a time."""
-        rows = jax.tree.map(lambda a: a[at], (self.given, *self._of.latents))
+        rows = jax.tree.map(lambda a: a[at], (self.given, *self._whole.latents))
         many = max(1, len(self.likelihood.latent) // 2)
-        with self._of.session():
-            return rowwise(
-                lambda given, mean, variance, *rest: f(
-                    self.likelihood, given, *_functions(*self._mixing, mean, variance), *rest
-                ),
-                *rows,
-                *arrays,
-                chunk=max(CHUNK // many, 32),
-            )
+        part = (self._part.start, self._part.stop)
+
+        def at_rows(given: Any, mean: Array, cov: Array, *rest: Array) -> Any:
+            functions = _factor(self._whole.prior, *part, mean, cov)
+            return f(self.likelihood, given, *functions, *rest)
+
+        with self._whole.session():
+            return rowwise(at_rows, *rows, *arrays, chunk=max(CHUNK // many, 32))
 
     def _f(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and factor of the parameter functions at every input."""
@@ -204,18 +147,16 @@ class OutputPrediction:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """P(y = class) at each input, (N, K), in the order of the likelihood's `classes`."""
-        if not isinstance(self.likelihood, Bernoulli | Classes):
+        if not self.likelihood.classes:
             raise AttributeError(
                 f"output {self.name!r} is {type(self.likelihood).__name__}, which has no classes"
             )
-        if isinstance(self.likelihood, Bernoulli):
-            return np.stack([1.0 - self.mean, self.mean], axis=1)
         return self._rowwise(lambda of, given, *f: _probabilities(of, *f))
 
     @cached_property
     def prob_zero(self) -> np.ndarray:
         """P(y = 0) at each input, for counts and for proportions that reach 0."""
-        if not (isinstance(self.likelihood, Count | Binomial | Bernoulli | ZeroOneInflatedBeta)):
+        if not self.likelihood.has_zero:
             raise AttributeError(
                 f"output {self.name!r} is {type(self.likelihood).__name__}, for which P(y = 0) "
                 "has no meaning"
@@ -234,13 +175,13 @@ class OutputPrediction:
         if not levels.size or not np.all((levels > 0) & (levels < 1)):
             raise ValueError(f"quantile levels must lie strictly between 0 and 1, not {q}")
         if not self.likelihood.has_cdf:
-            found = np.quantile(self.sample(4000), levels, axis=0, method="inverted_cdf")
+            values = np.quantile(self.sample(4000), levels, axis=0, method="inverted_cdf")
         else:
-            found = self._invert(levels, self.likelihood, *self._f())
-        if not isinstance(self.likelihood, Classes):
-            self._warned("quantile", found)
-        found = self.likelihood.decode(found)
-        return found[0] if np.ndim(q) == 0 else found
+            values = self._invert(levels, self.likelihood, *self._f())
+        if not self.likelihood.labelled:
+            self._warned("quantile", values)
+        values = self.likelihood.decode(values)
+        return values[0] if np.ndim(q) == 0 else values
 
     def _invert(
         self, levels: np.ndarray, likelihood: Likelihood, mean: np.ndarray, factor: np.ndarray
@@ -260,8 +201,8 @@ class OutputPrediction:
                 parts.append(_distribution(likelihood, *at, here))
             return np.concatenate(parts)[: len(rows)]
 
-        precision = 1e-7 if self._of.dtype == "float64" else 1e-5
-        with self._of.session():
+        precision = 1e-7 if self._whole.dtype == "float64" else 1e-5
+        with self._whole.session():
             return quantiles(likelihood, distribution, levels, centre, np.sqrt(variance), precision)
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -272,11 +213,8 @@ class OutputPrediction:
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, not {level}")
         tails = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        if isinstance(self.likelihood, VonMises):  # turned so that the mean direction is zero
-            c, s = np.cos(self.mean), np.sin(self.mean)
-            turn = np.stack([np.stack([c, s], axis=1), np.stack([-s, c], axis=1)], axis=1)
-            mean, factor = self._f()
-            turned = np.einsum("nij,nj->ni", turn, mean), turn @ factor
+        if self.likelihood.outcome == "circular":  # turned so that the mean direction is zero
+            turned = self.likelihood.turned(self.mean, *self._f())
             lower, upper = self.mean + self._invert(tails, self.likelihood, *turned)
         else:
             lower, upper = self.quantile(tails.tolist())
@@ -290,15 +228,15 @@ class OutputPrediction:
     def survival(self, t: Any) -> np.ndarray:
         """S(t) = P(Y > t) at each input: shape (N,), or (k, N) for k times (or labels in order)."""
         self._need_order("a survival function")
-        if isinstance(self.likelihood, Classes):
+        if self.likelihood.labelled:
             labels = [t] if np.ndim(t) == 0 else list(t)
             times = observe(self.name, self.likelihood, labels)[1]
         else:
             times = np.atleast_1d(np.asarray(t, float))
         if times.ndim != 1 or not np.isfinite(times).all():
             raise ValueError(f"t must be a finite number or a sequence of them, not {t!r}")
-        found = np.stack([1.0 - self._rowwise(_distribution, np.full(len(self), s)) for s in times])
-        return found[0] if np.ndim(t) == 0 else found
+        longer = [1.0 - self._rowwise(_distribution, np.full(len(self), s)) for s in times]
+        return longer[0] if np.ndim(t) == 0 else np.stack(longer)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """The log predictive density (or probability) of a value at each input; NaN if missing."""
@@ -308,7 +246,9 @@ class OutputPrediction:
         if np.ndim(y) == 0 or len(y) != len(self):
             many = "one value" if np.ndim(y) == 0 else f"{len(y)} values"
             raise ValueError(f"output {self.name!r}: {many} for {len(self)} predicted inputs")
-        numbers = observe(self.name, self.likelihood, y, self.given)[1]
+        return self._at_numbers(observe(self.name, self.likelihood, y, self.given)[1], f)
+
+    def _at_numbers(self, numbers: np.ndarray, f: Callable) -> np.ndarray:
         seen = ~np.isnan(numbers)
         result = np.full(len(numbers), np.nan)
         result[seen] = self._rowwise(f, numbers[seen], at=seen)
@@ -318,7 +258,7 @@ class OutputPrediction:
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
         """N draws at each input, (n, N). The same seed gives the draws of `Prediction.sample`."""
-        return self._of.sample(n, seed, outputs=[self.name])[self.name]
+        return self._whole.sample(n, seed, outputs=[self.name])[self.name]
 
     def _warned(self, what: str, values: np.ndarray) -> np.ndarray:
         """The values themselves, and a warning if some are not finite."""
@@ -341,10 +281,41 @@ class OutputPrediction:
                 f"output {self.name!r}: {self.likelihood.kind} has no cdf(y, f), so it has no "
                 f"{what.removeprefix('a ')}; quantiles come from samples"
             )
-        if isinstance(self.likelihood, Categorical):
+        if self.likelihood.outcome == "nominal":
+            kind = self.likelihood.kind
             raise AttributeError(
-                f"output {self.name!r} is Categorical: classes have no {what}; use .probabilities"
+                f"output {self.name!r} is {kind}: classes have no {what}; use .probabilities"
             )
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observed values of one output, with its prediction at their inputs.
+
+    Attributes:
+        prediction: at each of the values' inputs.
+        numbers: the values as the likelihood has them; of labels, their positions.
+        rows: where the values stand in their table.
+    """
+
+    prediction: OutputPrediction
+    numbers: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        """The values as the user has them."""
+        return self.prediction.likelihood.decode(self.numbers)
+
+    @cached_property
+    def log_prob(self) -> np.ndarray:
+        """The log predictive density of each value."""
+        return self.prediction._at_numbers(self.numbers, _log_density)
+
+    @cached_property
+    def cdf(self) -> np.ndarray:
+        """P(Y ≤ y) of each value."""
+        return self.prediction._at_numbers(self.numbers, _distribution)
 
 
 class Prediction(Mapping[str, OutputPrediction]):
@@ -352,25 +323,21 @@ class Prediction(Mapping[str, OutputPrediction]):
 
     def __init__(
         self,
-        parameters: Parameters,
-        names: Sequence[str],
-        order: Sequence[str],
-        latents: tuple[np.ndarray, np.ndarray],
+        prior: Prior,
+        outputs: Mapping[str, Output],
+        latents: Latents,
         given: Mapping[str, Mapping[str, np.ndarray]],
         index: pd.Index | None,
         dtype: str,
     ):
-        self._parameters, self._names = parameters, list(names)
         self.latents, self._index, self.dtype = latents, index, dtype
-        self._outputs = {}
         with self.session():
-            W, b = parameters.prior.W, parameters.prior.b
-            for name in order:
-                d = self._names.index(name)
-                part = parameters.slices[d]
-                likelihood, beside = parameters.likelihoods[d], dict(given.get(name, {}))
-                mixing = W[part], b[part]
-                self._outputs[name] = OutputPrediction(name, likelihood, beside, mixing, self)
+            self.prior: Prior = jax.tree.map(jnp.asarray, prior)
+        self._parts = {name: output.part for name, output in outputs.items()}
+        self._outputs = {
+            name: OutputPrediction(name, output, dict(given.get(name, {})), self)
+            for name, output in outputs.items()
+        }
 
     def session(self) -> Any:
         """The numerical context of the model this came from."""
@@ -388,7 +355,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         return len(self._outputs)
 
     def __repr__(self) -> str:
-        return f"<predictions of {', '.join(self)} at {len(self.latents[0])} inputs>"
+        return f"<predictions of {', '.join(self)} at {len(self.latents.mean)} inputs>"
 
     def sample(
         self, n: int = 1, seed: int = 0, outputs: Sequence[str] | None = None
@@ -397,19 +364,17 @@ class Prediction(Mapping[str, OutputPrediction]):
         chosen = list(self) if outputs is None else list(outputs)
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        mean, variance = self.latents
         with self.session():
-            key = jax.random.key(seed)
-            noise = jax.random.normal(jax.random.fold_in(key, 0), (n, *mean.shape), float)
-            u = jnp.asarray(mean) + jnp.sqrt(jnp.asarray(variance)) * noise
-            prior, draws = self._parameters.prior, {}
+            key, latents = jax.random.key(seed), jax.tree.map(jnp.asarray, self.latents)
+            shape = (n, *latents.mean.shape)
+            u = latents.draws(jax.random.normal(jax.random.fold_in(key, 0), shape, float))
+            draws = {}
             for name in chosen:
-                d = self._names.index(name)
-                part, likelihood = self._parameters.slices[d], self._parameters.likelihoods[d]
-                f = prior.b[part] + u @ prior.W[part].T
+                likelihood, given = self[name].likelihood, self[name].given
+                f = self.prior.values(self._parts[name], u)
                 own = jax.random.fold_in(key, zlib.crc32(name.encode()))
-                beside = jax.tree.map(jnp.asarray, self[name].given)
-                draws[name] = likelihood.decode(np.asarray(_draw(likelihood, beside, own, f)))
+                y = _draw(likelihood, jax.tree.map(jnp.asarray, given), own, f)
+                draws[name] = likelihood.decode(np.asarray(y))
         return draws
 
     def to_frame(self, interval: float = 0.9) -> pd.DataFrame:
@@ -422,13 +387,13 @@ class Prediction(Mapping[str, OutputPrediction]):
         for name, output in self.items():
             likelihood = output.likelihood
             for argument, _ in likelihood.columns:
-                if argument != "event":  # a prediction is of the time itself
+                if argument != likelihood.censoring:  # a prediction is of the value itself
                     assumed = output.given.get(argument, 1.0)
                     columns[f"{name}_{argument}"] = np.broadcast_to(assumed, len(output))
-            if isinstance(likelihood, Classes):
+            if likelihood.labelled:
                 best = output.probabilities.argmax(axis=1)
                 columns[name] = likelihood.decode(best)
-                for label, p in zip(likelihood.classes or (), output.probabilities.T, strict=True):
+                for label, p in zip(likelihood.classes, output.probabilities.T, strict=True):
                     columns[f"{name}_{label}"] = p
             else:
                 columns[f"{name}_mean"] = output.mean

@@ -9,13 +9,11 @@ import pandas as pd
 
 from .likelihoods import Likelihood
 from .model import HetMOGP
-from .prediction import OutputPrediction
-from .tables import observe
+from .prediction import Observed
 
 __all__ = ["evaluate", "has_transforms", "pit", "reliability", "scores", "transforms"]
 
 BINS = 10  # of a reliability curve
-Observed = Mapping[str, tuple[OutputPrediction, np.ndarray, np.ndarray]]  # HetMOGP._at_observations
 
 
 def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame:
@@ -37,20 +35,23 @@ def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame
 
     Lifetimes that were not seen to end have a density, and no part in coverage and error.
     """
-    return scores(model.output_names_, model._at_observations(model._read(X, Y)), level)
+    fitted = model.fitted
+    return scores(model.output_names_, fitted.observe(fitted.read(X, Y)), level)
 
 
-def scores(names: Sequence[str], observed: Observed, level: float = 0.9) -> pd.DataFrame:
+def scores(
+    names: Sequence[str], observed: Mapping[str, Observed], level: float = 0.9
+) -> pd.DataFrame:
     """The table of `evaluate`, from the predictions of some outputs at their observed values."""
     rows: dict[str, dict[str, float]] = {name: {"values": 0} for name in (*names, "global")}
-    for name, (prediction, y, _) in observed.items():
+    for name, one in observed.items():
+        prediction, y = one.prediction, one.numbers
         likelihood = prediction.likelihood
         row = rows[name]
-        row |= {"values": len(y), "nlpd": float(-np.mean(prediction.log_prob(y)))}
+        row |= {"values": len(y), "nlpd": float(-np.mean(one.log_prob))}
         exact = ~np.broadcast_to(likelihood.censored(prediction.given), len(y))
         if likelihood.classes:
-            best = likelihood.decode(prediction.probabilities.argmax(axis=1))
-            row["accuracy"] = float(np.mean(best == y))
+            row["accuracy"] = float(np.mean(prediction.probabilities.argmax(axis=1) == y))
         elif exact.any():
             miss = likelihood.difference(y, prediction.mean)
             row["rmse"] = float(np.sqrt(np.mean(miss[exact] ** 2)))
@@ -64,12 +65,12 @@ def scores(names: Sequence[str], observed: Observed, level: float = 0.9) -> pd.D
     return table.astype({"values": int}).rename_axis("output")
 
 
-def pit(observed: Observed) -> dict[str, np.ndarray]:
+def pit(observed: Mapping[str, Observed]) -> dict[str, np.ndarray]:
     """The `transforms` of every output that has any."""
     return {
-        name: transforms(prediction, y)
-        for name, (prediction, y, _) in observed.items()
-        if has_transforms(prediction.likelihood)
+        name: transforms(one)
+        for name, one in observed.items()
+        if has_transforms(one.prediction.likelihood)
     }
 
 
@@ -78,13 +79,14 @@ def has_transforms(likelihood: Likelihood) -> bool:
     return likelihood.outcome not in ("nominal", "yes/no")
 
 
-def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
+def transforms(observed: Observed) -> np.ndarray:
     """Where each value falls in its predictive distribution: uniform if predictions are right.
 
     The probability integral transform P(Y ≤ y), spread at random (from a fixed seed) over what has
     a probability of its own and over what a censored time may have been. For a likelihood without a
     distribution function, the rank among samples.
     """
+    prediction, y = observed.prediction, observed.numbers
     likelihood = prediction.likelihood
     # Not a seed that the values themselves may have come from, and another for each output.
     seed = [1933, zlib.crc32(prediction.name.encode())]
@@ -94,23 +96,20 @@ def transforms(prediction: OutputPrediction, y: np.ndarray) -> np.ndarray:
         below, same = (draws < y).sum(axis=0), (draws == y).sum(axis=0)
         u = (below + chance * (same + 1)) / (len(draws) + 1)
     else:
-        u = prediction.cdf(y)
+        u = observed.cdf
         # What has a probability of its own: a whole number, or an atom among real ones.
         heavy = np.full(len(u), True) if likelihood.discrete else np.isin(y, likelihood.atoms)
         if heavy.any():
-            u = u - np.where(heavy, chance * np.exp(prediction.log_prob(y)), 0.0)
+            u = u - np.where(heavy, chance * np.exp(observed.log_prob), 0.0)
         u = np.clip(u, 0.0, 1.0)
     return np.where(likelihood.censored(prediction.given), u + chance * (1.0 - u), u)
 
 
-def reliability(
-    prediction: OutputPrediction, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def reliability(observed: Observed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of classes, in groups of one size: probability, observed share, and 95% of chance."""
-    p = prediction.probabilities
-    codes = observe(prediction.name, prediction.likelihood, y)[1]
-    hit = codes[:, None] == np.arange(p.shape[1])
-    if prediction.likelihood.outcome == "yes/no":
+    p = observed.prediction.probabilities
+    hit = observed.numbers[:, None] == np.arange(p.shape[1])
+    if observed.prediction.likelihood.outcome == "yes/no":
         p, hit = p[:, 1:], hit[:, 1:]  # the other class says the same
     groups = np.array_split(np.argsort(p, axis=None), max(1, min(BINS, p.size // 10)))
     p, hit = p.reshape(-1), hit.reshape(-1)

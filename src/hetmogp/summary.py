@@ -1,16 +1,10 @@
 """What a fitted model says, as tables: outputs, latents, and what the outputs share."""
 
-from typing import TYPE_CHECKING
-
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from .session import session
+from .fitted import Fitted
 from .text import printable
-
-if TYPE_CHECKING:
-    from .model import HetMOGP
 
 __all__ = ["Summary", "shown"]
 
@@ -35,39 +29,41 @@ class Summary:
         effort: rounds or steps, method and seconds, in words.
     """
 
-    def __init__(self, model: "HetMOGP"):
-        names = model.parameter_names_
-        owner = [output for output, of in model.likelihoods_.items() for _ in of.latent]
-        B = model.coregionalisation_ * _sizes(model)[:, None, None]  # (Q, J, J)
+    def __init__(self, fitted: Fitted):
+        likelihoods, record = fitted.likelihoods, fitted.record
+        names = fitted.parameter_names
+        owner = np.array([output for output, one in likelihoods.items() for _ in one.latent])
+        B = fitted.coregionalisation * fitted.sizes[:, None, None]  # (Q, J, J)
         variance = np.diagonal(B, axis1=1, axis2=2).T  # (J, Q)
         total = variance.sum(axis=1)
         varies = total > NEGLIGIBLE * max(total.max(), 1e-300)
         unit = np.where(varies, np.sqrt(np.where(varies, total, 1.0)), np.inf)
         correlation = B.sum(axis=0) / np.outer(unit, unit)
         np.fill_diagonal(correlation, 1.0)
-        units = {column.name: column.unit for column in model.columns_}
-        columns = [f"u{q}" for q in range(len(model.kernels_))]
+        units = {column.name: column.unit for column in fitted.columns}
+        columns = [f"u{q}" for q in range(len(fitted.kernels))]
 
         self.outputs = pd.DataFrame(
             {
-                "likelihood": [repr(of) for of in model.likelihoods_.values()],
-                "observed": [model.n_observed_[name] for name in model.output_names_],
+                "likelihood": [repr(one) for one in likelihoods.values()],
+                "observed": [record.observed[name] for name in likelihoods],
                 "constants": [
-                    ", ".join(f"{name} {value:.4g}" for name, value in of.constants.items())
-                    for of in model.likelihoods_.values()
+                    ", ".join(f"{name} {value:.4g}" for name, value in one.constants.items())
+                    for one in likelihoods.values()
                 ],
             },
-            index=pd.Index(model.output_names_, name="output"),
+            index=pd.Index(list(likelihoods), name="output"),
         )
-        links = [of.links[name].name for of in model.likelihoods_.values() for name in of.latent]
+        links = [one.links[name].name for one in likelihoods.values() for name in one.latent]
+        constants = fitted.attributes().get("constants_", np.nan)
         self.functions = pd.DataFrame(
-            {"link": links, "constant": model.constants_, "std": np.sqrt(total)},
+            {"link": links, "constant": constants, "std": np.sqrt(total)},
             index=pd.Index(names, name="parameter function"),
         )
         self.latents = pd.DataFrame(
             {
-                "kernel": [k.in_words(units) for k in model.kernels_],
-                "rank": list(model._learned.parameters.prior.ranks),
+                "kernel": [k.in_words(units) for k in fitted.kernels],
+                "rank": list(fitted.posterior.prior.ranks),
             },
             index=pd.Index(columns, name="latent"),
         )
@@ -77,20 +73,16 @@ class Summary:
             columns=columns,
         )
         self.correlation = pd.DataFrame(correlation, index=names, columns=names)
-        foreign = np.array(owner)[:, None] != np.array(owner)
+        foreign = np.abs(correlation) * (owner[:, None] != owner)
         self.sharing = pd.Series(
-            {
-                output: float(np.max(np.abs(correlation) * foreign, where=rows, initial=0.0))
-                for output in model.output_names_
-                for rows in [(np.array(owner) == output)[:, None]]
-            },
+            {name: float(np.max(foreign[owner == name], initial=0.0)) for name in likelihoods},
             name="sharing",
         )
-        self.bound, self.converged = float(model.elbo_), bool(model.converged_)
-        unit_of_work = "rounds of VEM" if model.method_ == "vem" else "steps of SVI"
-        self.effort = f"{model.n_iter_} {unit_of_work}, {model.fit_seconds_:.1f} s"
-        if model.n_sampled_ is not None:
-            self.effort += f", started from a sample of {model.n_sampled_:,} rows"
+        self.bound, self.converged = record.elbo, record.converged
+        unit_of_work = "rounds of VEM" if record.method == "vem" else "steps of SVI"
+        self.effort = f"{record.n_iter} {unit_of_work}, {record.seconds:.1f} s"
+        if record.sampled is not None:
+            self.effort += f", started from a sample of {record.sampled:,} rows"
 
     @property
     def title(self) -> str:
@@ -143,11 +135,3 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 def _many(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
-
-
-def _sizes(model: "HetMOGP") -> np.ndarray:
-    """The variance of each latent, averaged over its inducing inputs; one but for Linear parts."""
-    prior = model._learned.parameters.prior
-    with session(model.dtype):
-        of_each = [k.diag(jnp.asarray(Z)) for k, Z in zip(prior.kernels, prior.Z, strict=True)]
-        return np.array([float(jnp.mean(v)) for v in of_each])

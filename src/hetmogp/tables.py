@@ -23,6 +23,7 @@ __all__ = [
     "observe",
     "read",
     "same_index",
+    "split",
     "split_outputs",
 ]
 
@@ -134,31 +135,37 @@ def read(
         some: whether these are some of the rows of a fit, so that weights count.
     """
     names = list(likelihoods)
-    raw = split_outputs(names, Y)
-    tables = split_inputs(names, X, columns)
-
+    raw, tables = split(names, X, Y, columns)
     outputs = []
     for name in names:
-        column, inputs = _column(name, raw[name]), tables[name][0]
+        column = _column(name, raw[name])
         given = _arguments(name, likelihoods[name], Y, column, weighted=some or columns is None)
         weight = given.pop("weight", np.broadcast_to(1.0, len(column)))
         likelihood, y = observe(name, likelihoods[name], column, given)
-        if len(y) != len(inputs):
-            raise ValueError(
-                f"output {name!r} has {len(y)} values but its inputs have {len(inputs)} rows"
-            )
-        same_index(name, input_of(X, name, names), raw[name])
         if not (weight > 0).all():
             y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
         if columns is None and np.isnan(y).all():
             unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
             raise ValueError(f"output {name!r} has no observed value{unless}")
-        outputs.append((likelihood, inputs, y, given, weight))
+        outputs.append((likelihood, tables[name][0], y, given, weight))
     known, X_d, values, given_d, weights = map(list, zip(*outputs, strict=True))
     return Dataset(names, known, X_d, values, given_d, weights, tables[names[0]][1])
 
 
 # -- outputs ---------------------------------------------------------------------------------------
+
+
+def split(
+    names: list[str], X: Any, Y: Any, columns: Sequence[Column] | None = None
+) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, list[Column]]]]:
+    """One raw column and one table of inputs per output, of the same length and in one order."""
+    raw, tables = split_outputs(names, Y), split_inputs(names, X, columns)
+    for name in names:
+        values, rows = len(raw[name]), len(tables[name][0])
+        if values != rows:
+            raise ValueError(f"output {name!r} has {values} values but its inputs have {rows} rows")
+        same_index(name, input_of(X, name, names), raw[name])
+    return raw, tables
 
 
 def split_outputs(names: list[str], Y: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def predict(
                 fail(f"cannot write {out}: tables are written as .csv, .tsv or .parquet")
         import pandas as pd
 
-        from ..storage import load
+        from ..model import load
 
         fitted = load(model)
         chosen = None if outputs is None else split_names(outputs)

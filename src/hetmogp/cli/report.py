@@ -30,8 +30,8 @@ def report(
     with one_clear_line():
         target = model.with_suffix(".html") if out is None else out
         will_write(target, model, data)
+        from ..model import load
         from ..report import write
-        from ..storage import load
 
         fitted = load(model)
         X, Y = (None, None) if data is None else read_for(fitted, data)

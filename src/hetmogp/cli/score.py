@@ -34,8 +34,8 @@ def score(
     Example: hetmogp score sales.hetmogp test.csv
     """
     with one_clear_line():
+        from ..model import load
         from ..scoring import evaluate
-        from ..storage import load
 
         fitted = load(model)
         if is_many(data):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,13 @@ import numpy as np
 from .. import distributed
 from ..files import UnreadableFileError, read_numbers, write_numbers
 from ..tables import Dataset
-
-if TYPE_CHECKING:
-    from ..model import HetMOGP
+from .options import Options
 
 __all__ = ["CheckpointError", "Checkpoints", "identity"]
 
 VERSION = 1
 KEEP = 3  # the last so many
-MAY_DIFFER = ("likelihoods", "max_iter", "progress")  # likelihoods are told one by one
+MAY_DIFFER = ("max_iter", "progress")
 Tree = TypeVar("Tree")
 
 
@@ -56,10 +54,11 @@ class Checkpoints:
     def _refuse_use(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise CheckpointError(f"checkpoint={str(self.folder)!r} is a file; name a folder")
-        found = self._files()
-        if found and not self.resume:
+        earlier = self._files()
+        if earlier and not self.resume:
+            last = int(earlier[-1].stem)
             raise CheckpointError(
-                f"{self.folder} already holds checkpoints, up to iteration {int(found[-1].stem)}; "
+                f"{self.folder} already holds checkpoints, up to iteration {last}; "
                 "resume=True goes on from them, another folder starts afresh"
             )
 
@@ -106,10 +105,10 @@ class Checkpoints:
         Args:
             like: a state of the same structure.
         """
-        found = distributed.from_first(lambda: self._latest(jax.tree.leaves(like)))
-        if found is None:
+        earlier = distributed.from_first(lambda: self._latest(jax.tree.leaves(like)))
+        if earlier is None:
             return None
-        leaves, notes = found
+        leaves, notes = earlier
         arrays = [
             jnp.asarray(leaf, dtype=jnp.asarray(then).dtype)
             for leaf, then in zip(leaves, jax.tree.leaves(like), strict=True)
@@ -143,33 +142,31 @@ class Checkpoints:
             )
 
 
-def identity(data: Dataset, options: "HetMOGP") -> dict[str, str]:
+def identity(data: Dataset, options: Options) -> dict[str, str]:
     """What a model and its data are, in words by name; numbers by their SHA-256."""
-    found = {
-        name: _told(value)
-        for name, value in options.get_params(deep=False).items()
-        if name not in MAY_DIFFER
+    words = {
+        name: _in_words(value) for name, value in options.items().items() if name not in MAY_DIFFER
     }
     for name, likelihood, X, y, given, weight in zip(
         *(data.names, data.likelihoods, data.inputs, data.values, data.given, data.weights),
         strict=True,
     ):
-        found |= {
+        words |= {
             f"output {name!r}": repr(likelihood),
-            f"the values of {name!r}": _told(y),
-            f"the inputs of {name!r}": _told(X),
-            f"the arguments of {name!r}": _told([*given.values(), weight]),
+            f"the values of {name!r}": _in_words(y),
+            f"the inputs of {name!r}": _in_words(X),
+            f"the arguments of {name!r}": _in_words([*given.values(), weight]),
         }
-    found["the columns of the inputs"] = repr([column.name for column in data.columns])
-    return found
+    words["the columns of the inputs"] = repr([column.name for column in data.columns])
+    return words
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """An option in words, arrays by shape and digest."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_told, value))}]"
+        return f"[{', '.join(map(_in_words, value))}]"
     if isinstance(value, np.ndarray) and value.dtype != object:
         shape = " × ".join(map(str, value.shape))
         digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()

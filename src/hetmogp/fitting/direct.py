@@ -4,69 +4,50 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..bound import Parameters, Rules, elbo
+from ..bound import Bound, Rules, evaluate
 from ..data import Batch
 from ..linalg import compiled
-from ..variational import Factors
-from .free import Anchor, free, with_free
+from ..parameters import Parameters
+from ..variational import Blocks
 from .lbfgs import maximise
-from .vem import State
+from .vem import Problem, State
 
 __all__ = ["init", "step"]
 
 ITERATIONS = 50
 
 
+def _bound(parameters: Parameters, q: Blocks, batch: Batch, jitter: Array, rules: Rules) -> Bound:
+    view = parameters.prior.matrices(batch.X, jitter)
+    return evaluate(parameters, q.lower(), view.project(), batch, rules)
+
+
 @compiled
 def _objective(
-    learned: PyTree,
-    anchor: Anchor,
-    parameters: Parameters,
-    batch: Batch,
-    jitter: Array,
-    rules: Rules,
+    learned: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
 ) -> tuple[Float[Array, ""], PyTree]:
     def objective(learned: PyTree) -> Array:
         values, q = learned
-        q = Factors(q.mean, jnp.tril(q.root))
-        bound = elbo(with_free(parameters, values), q, batch, jitter, rules)
-        return bound + anchor.log_prior(values, parameters.slices)
+        return _bound(parameters.with_free(values), q, batch, jitter, rules).log_joint
 
     return jax.value_and_grad(objective)(learned)
 
 
-def init(
-    parameters: Parameters,
-    anchor: Anchor,
-    batch: Batch,
-    jitter: float,
-    rules: Rules,
-    tolerance: float,
-) -> State:
+def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     """q(u) at the prior."""
-    R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
-    q = Factors(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
-    bound = compiled(elbo)(parameters, q, batch, jnp.asarray(jitter), rules)
-    return State(parameters, (), q, float(bound), float(bound), anchor)
+    q = problem.family.at_prior(*parameters.prior.sizes)
+    bound = compiled(_bound)(parameters, q, problem.batch, jnp.asarray(jitter), problem.rules)
+    return State(parameters, (), q, float(bound.elbo), float(bound.log_joint))
 
 
-def step(
-    state: State,
-    batch: Batch,
-    jitter: float,
-    rules: Rules,
-    tolerance: float,
-    learn_inducing: bool,
-) -> State:
+def step(state: State, problem: Problem, jitter: float) -> State:
     """Some iterations of L-BFGS."""
-    learned = (free(state.parameters, learn_inducing), state.q)
+    fixed = (state.parameters, problem.batch, jnp.asarray(jitter), problem.rules)
     (values, q), objective = maximise(
-        lambda learned: _objective(
-            learned, state.anchor, state.parameters, batch, jnp.asarray(jitter), rules
-        ),
-        learned,
+        lambda learned: _objective(learned, *fixed),
+        (state.parameters.free(problem.learn_inducing), state.q),
         ITERATIONS,
     )
-    q = Factors(q.mean, jnp.tril(q.root))
-    bound = objective - float(state.anchor.log_prior(values, state.parameters.slices))
-    return State(with_free(state.parameters, values), (), q, bound, objective, state.anchor)
+    moved = state.parameters.with_free(values)
+    bound = objective - float(moved.log_density())
+    return State(moved, (), q.lower(), bound, objective)

@@ -11,18 +11,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ..bound import Parameters, Rules, is_wide
-from ..data import Batch
-from .vem import State, settle
+from ..bound import Rules, is_wide
+from ..parameters import Parameters
+from .vem import Problem, State, settle
 
 __all__ = ["without_idle_weights"]
 
 PRICE = 1.0  # nats per weight
 
 
-def without_idle_weights(
-    state: State, batch: Batch, jitter: float, rules: Rules, tolerance: float
-) -> State:
+def without_idle_weights(state: State, problem: Problem, jitter: float) -> State:
     """The state with idle weights masked and q(u) found again; itself if none is idle.
 
     Weights are tried one by one, from the smallest effect on; dropping stops before the bound has
@@ -34,7 +32,7 @@ def without_idle_weights(
         parameters: Parameters = eqx.tree_at(
             attrgetter("prior.mask"), state.parameters, jnp.asarray(mask)
         )
-        return settle(parameters, state.sites, state.anchor, batch, jitter, rules, tolerance)
+        return settle(parameters, state.sites, problem, jitter)
 
     def without(mask: np.ndarray, group: tuple[int, int, int]) -> np.ndarray:
         first, last, r = group
@@ -44,7 +42,7 @@ def without_idle_weights(
 
     mask = np.asarray(attrgetter("prior.mask")(state.parameters))
     losses = {}
-    for group in _groups(state.parameters, mask, rules):
+    for group in _groups(state.parameters, mask, problem.rules):
         trial = without(mask, group)
         if trial.any(axis=1).all():
             losses[group] = state.bound - refit(trial).bound
@@ -54,10 +52,10 @@ def without_idle_weights(
         trial = without(mask, group)
         if losses[group] >= PRICE * (last - first) or not trial.any(axis=1).all():
             continue
-        found = refit(trial)
-        if not state.bound - found.bound < PRICE * (dropped + last - first):
+        less = refit(trial)
+        if not state.bound - less.bound < PRICE * (dropped + last - first):
             break
-        best, mask, dropped = found, trial, dropped + last - first
+        best, mask, dropped = less, trial, dropped + last - first
     return best
 
 

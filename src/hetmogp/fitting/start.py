@@ -8,8 +8,8 @@ by the names of output and parameter, so that the order of the outputs does not 
 
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,23 +21,29 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from ..bound import Parameters
 from ..columns import Column
 from ..data import Scaling
 from ..inputs import read_inputs
 from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..likelihoods.base import Start
-from ..priors import LMC
+from ..parameters import Anchor, Parameters
+from ..priors import LMC, Affine, Independent, Precisions
+from ..tables import Dataset
 
 __all__ = [
+    "Beginning",
     "choose_inducing",
+    "how_many_inducing",
     "initial_lengthscales",
     "initial_parameters",
     "latent_kernels",
+    "observed_values",
     "place_inducing",
 ]
 
+FEW = 20  # an output with fewer values has a prior on its constants
+INDUCING = 100  # inducing inputs at most, unless the user says
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
 
@@ -73,6 +79,27 @@ def latent_kernels(
     return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
 
 
+def how_many_inducing(inducing: Any, distinct: int) -> int:
+    """M, from what the user wrote and the number of distinct input rows, before any is placed."""
+    if inducing is None:
+        return min(INDUCING, distinct)
+    if np.ndim(inducing) > 0:
+        return len(_tables(inducing)[0])
+    if not (isinstance(inducing, int | np.integer) and inducing > 0):
+        raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
+    return min(int(inducing), distinct)
+
+
+def _tables(inducing: Any) -> Sequence[Any]:
+    """The tables of inducing inputs that the user placed: one, or one per latent."""
+    if len(inducing) == 0:
+        raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
+    per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
+    if per_latent and np.ndim(inducing[0]) == 1:
+        per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
+    return inducing if per_latent else [inducing]
+
+
 def place_inducing(
     inducing: Any,
     X: Float[np.ndarray, "N p"],
@@ -94,18 +121,11 @@ def place_inducing(
         shared: whether those chosen here are to be one set for all latents.
         seed: of the choice.
     """
-    if inducing is None or np.ndim(inducing) == 0:
-        if inducing is not None and not (isinstance(inducing, int | np.integer) and inducing > 0):
-            raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
+    if np.ndim(inducing) == 0:
         labels = [j for j, column in enumerate(columns) if column.kind == "category"]
-        Z = choose_inducing(X, None if inducing is None else int(inducing), seed, labels)
+        Z = choose_inducing(X, inducing, seed, labels)
         return np.repeat(Z[None], 1 if shared else Q, axis=0)
-    if len(inducing) == 0:
-        raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
-    per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
-    if per_latent and np.ndim(inducing[0]) == 1:
-        per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
-    tables = [_inducing_table(t, columns) for t in (inducing if per_latent else [inducing])]
+    tables = [_inducing_table(table, columns) for table in _tables(inducing)]
     if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
         raise ValueError(
             f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
@@ -132,15 +152,13 @@ def choose_inducing(
         rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
         X = X[np.sort(rows)]
     distinct = np.unique(X, axis=0)
-    M = min(100, len(distinct)) if number is None else number
-    if len(distinct) < M:
+    M = how_many_inducing(number, len(distinct))
+    if number is not None and number > M:
         warnings.warn(
-            f"inducing={M} is more than the {len(distinct)} distinct input rows; "
-            f"using {len(distinct)}",
+            f"inducing={number} is more than the {M} distinct input rows; using {M}",
             UserWarning,
             stacklevel=2,
         )
-        M = len(distinct)
     if len(distinct) == M:
         return distinct
     if not labels:
@@ -191,72 +209,127 @@ def _apart(X: Float[np.ndarray, "N p"]) -> float:
     return float(np.median(cKDTree(distinct).query(distinct, k=2)[0][:, 1]))
 
 
+class Beginning(NamedTuple):
+    """What the latents begin with.
+
+    Attributes:
+        kernels: one per latent, as the user wrote them.
+        ranks: R_q of each latent.
+        inducing_inputs: one set per latent, or one for all, standardised.
+        lengthscales: one per latent, for kernels that say nothing.
+    """
+
+    kernels: Sequence[Kernel]
+    ranks: Sequence[int]
+    inducing_inputs: Float[np.ndarray, "Q M p"]
+    lengthscales: Float[np.ndarray, " Q"]
+
+
 def initial_parameters(
-    names: Sequence[str],
-    likelihoods: Sequence[Likelihood],
-    values: Sequence[Float[np.ndarray, " N"]],
-    given: Sequence[Mapping[str, Float[np.ndarray, " N"]]],
-    kernels: Sequence[Kernel],
-    ranks: Sequence[int],
-    inducing_inputs: Float[np.ndarray, "Q M p"],
-    lengthscales: Float[np.ndarray, " Q"],
-    columns: Sequence[str],
-    scale: Float[np.ndarray, " p"],
+    data: Dataset,
+    beginning: Beginning,
+    scaling: Scaling,
     *,
-    prior: str,
-    seed: int,
-    restart: int,
+    prior: str = "lmc",
+    weight_scale: float | None = None,
+    seed: int = 0,
+    restart: int = 0,
 ) -> Parameters:
     """A model to start from.
 
     Args:
-        names: of the outputs.
-        likelihoods: one per output.
-        values: the observed values of each output.
-        given: the arguments of those values, by name.
-        kernels: one per latent, as the user wrote them.
-        ranks: R_q of each latent.
-        inducing_inputs: one per latent, or one for all, standardised.
-        lengthscales: one per latent, for kernels that say nothing.
-        columns: the names of the inputs.
-        scale: what the inputs were divided by.
+        data: outputs and their values.
+        beginning: what the latents begin with.
+        scaling: of the inputs.
         prior: "lmc" or "independent".
+        weight_scale: the width of a normal prior on the mixing weights, if there is one.
         seed: of the whole fit.
         restart: which start this is; number 0 is the plainest.
     """
-    starts = [
-        _start(name, likelihood.at(own), y)
-        for name, likelihood, y, own in zip(names, likelihoods, values, given, strict=True)
+    values, starts = [], []
+    for name, likelihood, y, given in observed_values(data):
+        values.append(y)
+        starts.append(_start(name, likelihood.at(given), y))
+    kernels, ranks = beginning.kernels, beginning.ranks
+    columns = [column.name for column in data.columns]
+    change = np.exp(0.4 * restart * _normal(seed, restart, "ℓ", len(kernels)))
+    keys = [
+        f"{name}.{f}"
+        for name, likelihood in zip(data.names, data.likelihoods, strict=True)
+        for f in likelihood.latent
     ]
-    Q, p = len(kernels), len(columns)
-    spread = lengthscales * np.exp(0.4 * restart * _normal(seed, restart, "ℓ", Q))
-    keys = [f"{name}.{f}" for name, of in zip(names, likelihoods, strict=True) for f in of.latent]
     J, R = len(keys), sum(ranks)
-    own = np.arange(R) == np.arange(J)[:, None] % R  # each function begins with a latent of its own
-    mixing = np.stack([_normal(seed, restart, key, R) for key in keys])
-    alone = prior == "independent"
     numbers = {
         "kernels": tuple(
-            kernel.start(np.full(p, ell), columns, scale)
-            for kernel, ell in zip(kernels, spread, strict=True)
+            kernel.start(np.full(len(columns), ell), columns, scaling.scale)
+            for kernel, ell in zip(kernels, beginning.lengthscales * change, strict=True)
         ),
-        "inducing_inputs": inducing_inputs,
-        "weights": own + (0.0 if alone else 0.3) * mixing,
-        "mask": own if alone else np.ones((J, R)),
+        "inducing_inputs": beginning.inducing_inputs,
         "constants": np.zeros(J),
         "centre": np.concatenate([start.constant for start in starts]),
         "spread": np.concatenate([start.spread for start in starts]),
     }
+    if prior == "independent":
+        kind: type[Affine] = Independent
+        numbers["weights"] = np.ones((J, 1))
+    else:
+        kind = LMC
+        own = np.arange(R) == np.arange(J)[:, None] % R  # each function begins with its own latent
+        mixing = np.stack([_normal(seed, restart, key, R) for key in keys])
+        numbers |= {"weights": own + 0.3 * mixing, "mask": np.ones((J, R))}
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
-    return Parameters(
-        LMC(**arrays, ranks=tuple(ranks)),
-        tuple(
-            eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
-            if start.free
-            else likelihood
-            for likelihood, start in zip(likelihoods, starts, strict=True)
-        ),
+    likelihoods = tuple(
+        eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
+        if start.free
+        else likelihood
+        for likelihood, start in zip(data.likelihoods, starts, strict=True)
     )
+    precisions, anchors = _hyperpriors(likelihoods, values, weight_scale)
+    return Parameters(
+        kind(**arrays, ranks=tuple(ranks), precisions=precisions), likelihoods, anchors
+    )
+
+
+def observed_values(
+    data: Dataset,
+) -> Iterator[tuple[str, Likelihood, np.ndarray, dict[str, np.ndarray]]]:
+    """Of each output its name, likelihood, observed values and their arguments."""
+    for name, likelihood, y, given, seen in zip(
+        *(data.names, data.likelihoods, data.values, data.given, data.observed()), strict=True
+    ):
+        own = {argument: column[seen] for argument, column in given.items()}
+        yield name, likelihood, y if seen.all() else y[seen], own
+
+
+def _hyperpriors(
+    likelihoods: Sequence[Likelihood], values: Sequence[np.ndarray], weight_scale: float | None
+) -> tuple[Precisions | None, tuple[Anchor | None, ...]]:
+    """The priors of what is learned by a point: of some outputs' constants, and of the weights.
+
+    The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
+    So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
+    on its constants, around its marginal fit; one value repeated n times has it n times over, and
+    on its mixing weights too, around zero: such values say nothing of how functions vary, and some
+    likelihoods (zeros that are sure) would let a weight grow for ever. Other outputs have none.
+    Mixing weights else have a normal prior only where the user gave a width.
+    """
+    repeated = [bool(np.ptp(y) == 0) for y in values]
+    strength = [
+        float(y.size if same else y.size < FEW) for y, same in zip(values, repeated, strict=True)
+    ]
+    if not any(strength) and weight_scale is None:
+        return None, ()
+    functions = [len(likelihood.latent) for likelihood in likelihoods]
+    width = 0.0 if weight_scale is None else weight_scale**-2
+    precisions = Precisions(
+        jnp.asarray(np.repeat(strength, functions)),
+        jnp.asarray(np.repeat(width + np.multiply(strength, repeated), functions)),
+    )
+    anchors = tuple(
+        Anchor(likelihood.free, jnp.asarray(one)) if one and likelihood.free else None
+        for likelihood, one in zip(likelihoods, strength, strict=True)
+    )
+    return precisions, anchors
 
 
 def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Start:

@@ -202,8 +202,8 @@ class Lane:
         """Blocks of shuffled rows for ever, None after each epoch."""
         epoch, steps = divmod(skip, self._epoch)
         names, likelihoods = self._sample.names, self._sample.likelihoods
-        beside = [column for of in likelihoods for column in of.beside]
-        columns = list(dict.fromkeys([*self._table.inputs, *names, *beside]))
+        extra = [column for likelihood in likelihoods for column in likelihood.extra_columns]
+        columns = list(dict.fromkeys([*self._table.inputs, *names, *extra]))
         while True:
             rows = steps * self.size
             for frame in self._table.epoch(columns, self._seed, epoch, rows, self._lane):

@@ -20,15 +20,14 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import distributed
-from ..bound import Parameters, Rules, at_observations, expected_log_likelihood
+from ..bound import Bound, Rules, evaluate
 from ..data import Batch, Block, Observations, row_draws
 from ..linalg import compiled
-from ..marginals import marginals
-from ..variational import Factors, Moments, Natural, kl, natural_step
-from .free import Anchor, free, with_free
+from ..parameters import Parameters
+from ..variational import Blocks, Moments, Natural
 from .mesh import ROWS, everywhere, rounded, spread
 
-__all__ = ["Feed", "Optimiser", "State", "chunk", "init", "mini_batch", "result"]
+__all__ = ["Feed", "Numbers", "Optimiser", "State", "chunk", "init", "mini_batch", "result"]
 
 Optimiser = Literal["adam", "adadelta"]
 
@@ -46,9 +45,27 @@ class State(NamedTuple):
     """What SVI carries from step to step."""
 
     free: PyTree
-    q: Natural | Factors
+    q: Natural | Blocks
     optimiser: PyTree
     t: Int[Array, ""]
+
+
+class Numbers(NamedTuple):
+    """What a chunk of steps is told.
+
+    Attributes:
+        first: where in the tables of rows the chunk begins.
+        n: how many steps it has.
+        jitter: what is added to the diagonals of k(Z, Z).
+        pace: multiplies the step sizes of the optimiser and of the natural gradient.
+        seed: of quasi-Monte Carlo points.
+    """
+
+    first: Int[Array, ""]
+    n: Int[Array, ""]
+    jitter: Float[Array, ""]
+    pace: Float[Array, ""]
+    seed: Int[Array, ""]
 
 
 def mini_batch(
@@ -139,81 +156,80 @@ def _optimiser(name: Optimiser) -> optax.GradientTransformation:
 
 
 def init(
-    parameters: Parameters, learn_inducing: bool, optimiser: Optimiser, natural_gradients: bool
+    parameters: Parameters,
+    family: type[Blocks],
+    learn_inducing: bool,
+    optimiser: Optimiser,
+    natural_gradients: bool,
 ) -> State:
     """q(u) at the prior."""
-    values = free(parameters, learn_inducing)
-    R, M = sum(parameters.prior.ranks), parameters.prior.inducing_inputs.shape[1]
-    eye = jnp.asarray(np.broadcast_to(np.eye(M), (R, M, M)))  # by NumPy: nothing to compile
-    q = (Natural if natural_gradients else Factors)(jnp.asarray(np.zeros((R, M))), eye)
-    learned = values if natural_gradients else (values, q)
-    return State(values, q, _optimiser(optimiser).init(learned), jnp.asarray(0))
+    values = parameters.free(learn_inducing)
+    R, M = parameters.prior.sizes
+    if natural_gradients:
+        q: Natural | Blocks = Natural.at_prior(family, R, M)
+        return State(values, q, _optimiser(optimiser).init(values), jnp.asarray(0))
+    q = family.at_prior(R, M)
+    return State(values, q, _optimiser(optimiser).init((values, q)), jnp.asarray(0))
 
 
 @compiled
-def result(parameters: Parameters, state: State) -> tuple[Parameters, Factors]:
+def result(parameters: Parameters, state: State) -> tuple[Parameters, Blocks]:
     """The model and q(u) of a state."""
-    q = state.q.factors() if isinstance(state.q, Natural) else _lower(state.q)
-    return with_free(parameters, state.free), q
-
-
-def _lower(q: Factors) -> Factors:
-    return Factors(q.mean, jnp.tril(q.root))
+    q = state.q.factors() if isinstance(state.q, Natural) else state.q.lower()
+    return parameters.with_free(state.free), q
 
 
 def _step(
     state: State,
     batch: Batch,
     parameters: Parameters,
-    anchor: Anchor,
-    jitter: Array,
-    pace: Array,
-    key: Array,
+    numbers: Numbers,
     rules: Rules,
     optimiser: Optimiser,
 ) -> tuple[State, Float[Array, ""]]:
     """One step, on this device's share of a batch; also the bound before it."""
-    here = jax.random.fold_in(key, state.t)
+    key = jax.random.fold_in(jax.random.key(numbers.seed), state.t)
 
-    def ell(values: PyTree, q: Moments) -> Array:
-        moved = with_free(parameters, values)
-        prior = moved.prior
-        mean, variance = marginals(prior.matrices(batch.X, jitter), prior.ranks, q)
-        at = at_observations(moved, mean, variance, batch, rules)
-        return expected_log_likelihood(moved, at, batch, rules, here)
+    def bound(values: PyTree, q: Moments) -> tuple[Array, Bound]:
+        moved = parameters.with_free(values)
+        view = moved.prior.matrices(batch.X, numbers.jitter)
+        bound = evaluate(moved, q, view, batch, rules, key)
+        return bound.fit, bound
 
-    def log_prior(values: PyTree) -> Array:
-        return anchor.log_prior(values, parameters.slices)
+    def log_density(values: PyTree) -> Array:
+        return parameters.with_free(values).log_density()
 
     def total(tree: PyTree) -> PyTree:
         return jax.lax.psum(tree, ROWS)
 
     if isinstance(state.q, Natural):
-        slow = pace / (1.0 + state.t / HALF)
+        slow = numbers.pace / (1.0 + state.t / HALF)
         rate = slow * LEARNING_RATE[optimiser]
         rho = slow * NATURAL_RATE * jnp.minimum(1.0, (state.t + 1.0) / WARM_UP)
         q = state.q.moments()
-        fitted, (slope, slope_q) = total(jax.value_and_grad(ell, (0, 1))(state.free, q))
-        slope = jax.tree.map(jnp.add, slope, jax.grad(log_prior)(state.free))
-        new_q = natural_step(state.q, q, slope_q.mean, slope_q.cov, rho)
-        updates, moments = _optimiser(optimiser).update(slope, state.optimiser, state.free)
+        (fit, here), slopes = jax.value_and_grad(bound, (0, 1), has_aux=True)(state.free, q)
+        fit, (slope, slope_q) = total((fit, slopes))
+        slope = jax.tree.map(jnp.add, slope, jax.grad(log_density)(state.free))
+        new_q: Natural | Blocks = state.q.step(q, slope_q, rho)
+        updates, memory = _optimiser(optimiser).update(slope, state.optimiser, state.free)
         values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
-        return State(values, new_q, moments, state.t + 1), fitted - kl(q)
+        return State(values, new_q, memory, state.t + 1), fit - here.kl
 
     # The paper's way: m and the root of S by the same optimiser as the rest.
-    def both(learned: PyTree) -> Array:
-        return ell(learned[0], Moments.of(_lower(learned[1])))
+    def shared(learned: PyTree) -> tuple[Array, Bound]:
+        return bound(learned[0], learned[1].lower().moments())
 
     def alone(learned: PyTree) -> Array:
-        return log_prior(learned[0]) - kl(_lower(learned[1]))
+        return log_density(learned[0]) - learned[1].lower().kl()
 
     learned = (state.free, state.q)
-    fitted, slope = total(jax.value_and_grad(both)(learned))
+    (fit, here), slope = jax.value_and_grad(shared, has_aux=True)(learned)
+    fit, slope = total((fit, slope))
     slope = jax.tree.map(jnp.add, slope, jax.grad(alone)(learned))
-    updates, moments = _optimiser(optimiser).update(slope, state.optimiser, learned)
-    rate = pace * PAPERS_RATE[optimiser]
+    updates, memory = _optimiser(optimiser).update(slope, state.optimiser, learned)
+    rate = numbers.pace * PAPERS_RATE[optimiser]
     values, new_q = jax.tree.map(lambda v, u: v + rate * u, learned, updates)
-    return State(values, new_q, moments, state.t + 1), fitted - kl(_lower(state.q))
+    return State(values, new_q, memory, state.t + 1), fit - here.kl
 
 
 @partial(compiled, static=("optimiser", "devices"), often=True)
@@ -222,20 +238,15 @@ def chunk(
     parameters: Parameters,
     blocks: list[Block],
     rows: tuple[Int[Array, "T B"], ...],
-    first: Int[Array, ""],
-    n: Int[Array, ""],
-    jitter: Array,
+    numbers: Numbers,
     rules: Rules,
     optimiser: Optimiser,
-    pace: Array,
-    anchor: Anchor,
-    seed: Int[Array, ""],
     devices: Mesh,
 ) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
-    """So many of T steps; also their bounds, the others zero, and whether all is finite.
+    """Some of T steps; also their bounds, the others zero, and whether all is finite.
 
-    `pace` multiplies the step sizes of the optimiser and of the natural gradient. A block holds all
-    rows, (N, ...), on every device; or those of each step, (T, B, ...), spread over the devices.
+    A block holds all rows, (N, ...), on every device; or those of each step, (T, B, ...), spread
+    over the devices.
     """
 
     def on_a_device(
@@ -243,32 +254,27 @@ def chunk(
         blocks: list[Block],
         rows: tuple[Int[Array, "T b"], ...],
         parameters: Parameters,
-        anchor: Anchor,
-        numbers: tuple[Array, ...],
+        numbers: Numbers,
     ) -> tuple[State, Array]:
-        first, n, jitter, pace, seed = numbers
-        key = jax.random.key(seed)
-
         def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
             drawn = tuple(table[i] for table in rows)
             batch = mini_batch([_at(block, i) for block in blocks], drawn, devices.size)
-            state, bound = _step(
-                carry[0], batch, parameters, anchor, jitter, pace, key, rules, optimiser
-            )
+            state, bound = _step(carry[0], batch, parameters, numbers, rules, optimiser)
             return state, carry[1].at[i].set(bound)
 
-        return jax.lax.fori_loop(first, first + n, body, (state, jnp.zeros(rows[0].shape[0])))
+        bounds = jnp.zeros(rows[0].shape[0])
+        return jax.lax.fori_loop(numbers.first, numbers.first + numbers.n, body, (state, bounds))
 
     same = PartitionSpec()
     state, bounds = jax.shard_map(
         on_a_device,
         mesh=devices,
-        in_specs=(same, [_held(b) for b in blocks], PartitionSpec(None, ROWS), same, same, same),
+        in_specs=(same, [_held(b) for b in blocks], PartitionSpec(None, ROWS), same, same),
         out_specs=same,
         check_vma=False,  # a gradient is that of the device's own rows, until they are added up
-    )(state, blocks, rows, parameters, anchor, (first, n, jitter, pace, seed))
-    found = jax.tree.leaves((state.free, state.q, bounds))
-    return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in found]))
+    )(state, blocks, rows, parameters, numbers)
+    leaves = jax.tree.leaves((state.free, state.q, bounds))
+    return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
 def _at(block: Block, i: Array) -> Block:

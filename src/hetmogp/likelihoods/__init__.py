@@ -12,7 +12,7 @@ from .counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from .distribution import from_distribution
+from .distribution import FromDistribution, from_distribution
 from .lifetimes import Exponential, LogLogistic, LogNormal, Weibull
 from .positive import Gamma
 from .real import Gaussian, HetGaussian, HetStudentT, StudentT
@@ -26,6 +26,7 @@ __all__ = [
     "Classes",
     "Count",
     "Exponential",
+    "FromDistribution",
     "Gamma",
     "Gaussian",
     "HetGaussian",

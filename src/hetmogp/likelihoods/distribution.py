@@ -117,6 +117,30 @@ class FromDistribution(Likelihood):
         links = {name: link for name, link in self.named_links if name not in dict(self.fixed)}
         return {"distribution": self.distribution, "links": links} | super().options
 
+    def plain_options(self) -> dict[str, Any]:
+        """See `Likelihood.plain_options`: the distribution and its links by their names."""
+        options = super().plain_options()
+        distribution, links = options.pop("distribution"), options.pop("links")
+        kind = distribution.__name__
+        if _of_numpyro(kind) is not distribution or set(links.values()) - set(LINKS.values()):
+            raise TypeError(
+                "uses a distribution or link that is not numpyro's or this package's, which a file "
+                "cannot name; write it as a subclass of Likelihood"
+            )
+        return {
+            **options,
+            "distribution": kind,
+            "links": {name: link.name for name, link in links.items()},
+        }
+
+    @classmethod
+    def from_plain_options(cls, **options: Any) -> "Likelihood":
+        """See `Likelihood.from_plain_options`."""
+        distribution, links = _of_numpyro(options.pop("distribution")), options.pop("links")
+        if distribution is None:
+            raise ValueError("it is of no distribution of numpyro")
+        return from_distribution(distribution, links, **options)
+
     def __repr__(self) -> str:
         distribution, links, *others = self.options.items()
         named = ", ".join(f"{name!r}: {link.name!r}" for name, link in links[1].items())
@@ -211,3 +235,11 @@ def _suited(kind: str, name: str, constraint: Any) -> Link:
         f"{kind}: the parameter {name} is {constraint}, for which there is no usual link; give "
         f"links={{...}}, or fix it with {name}=..."
     )
+
+
+def _of_numpyro(name: str) -> type | None:
+    """A distribution of numpyro by its public name."""
+    import numpyro.distributions as dist
+
+    kind = getattr(dist, name) if name in dist.__all__ else None
+    return kind if isinstance(kind, type) and issubclass(kind, dist.Distribution) else None

@@ -83,7 +83,7 @@ def latents(
     reach = reach_of(level)
     mean, variance = model.latent_functions(asked)
     units = {column.name: column.unit for column in model.columns_}
-    ranks = model._learned.parameters.prior.ranks
+    ranks = model.fitted.posterior.prior.ranks
     copies = [(q, r) for q, rank in enumerate(ranks) for r in range(rank)]
     panels = panels_for(len(copies), axes, height=2.6)
     for k, (ax, (q, r)) in enumerate(zip(panels, copies, strict=True)):

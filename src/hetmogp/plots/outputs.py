@@ -103,7 +103,7 @@ def posterior(
 
 def _at(model: HetMOGP, output: str, table: np.ndarray) -> OutputPrediction:
     """The prediction of one output at inputs that are numbers already."""
-    return model._predict(table, [output], {})[output]
+    return model.fitted.predict_at(table, [output])[output]
 
 
 def observations(

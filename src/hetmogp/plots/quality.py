@@ -39,30 +39,30 @@ def calibration(
         outputs: which to draw; all that were observed by default.
         ax: where to draw.
     """
-    data = model._read(X, Y)
+    data = model.fitted.read(X, Y)
     outputs = [outputs] if isinstance(outputs, str) else outputs
     chosen = list(model.output_names_ if outputs is None else outputs)
     for name in chosen:
         likelihood_of(model, name)
-    seen = {n: found for n, found in model._at_observations(data).items() if n in chosen}
+    seen = {name: one for name, one in model.fitted.observe(data).items() if name in chosen}
     if not seen:
         raise ValueError(f"Y has no observed value of {', '.join(map(str, chosen))}")
     axes, own = canvas(ax, (7.4, 5.0))
     ordered = [name for name in seen if has_transforms(model.likelihoods_[name])]
-    _chance([len(seen[name][1]) for name in ordered], axes)
+    _chance([len(seen[name].numbers) for name in ordered], axes)
     axes.plot([0, 1], [0, 1], color="black", lw=1, ls="--", zorder=2)
-    for k, (name, (prediction, y, _)) in enumerate(seen.items()):
+    for k, (name, one) in enumerate(seen.items()):
         look: dict[str, Any] = {
             "color": SERIES[k % len(SERIES)],
-            "label": plain(f"{name} (n = {len(y)})"),
+            "label": plain(f"{name} (n = {len(one.numbers)})"),
         }
         if name in ordered:
-            inside = np.abs(2.0 * transforms(prediction, y) - 1.0)
+            inside = np.abs(2.0 * transforms(one) - 1.0)
             covered = np.searchsorted(np.sort(inside), NOMINAL, side="right") / len(inside)
             style = ("-", "--", ":", "-.")[k // len(SERIES) % 4]
             axes.plot(NOMINAL, covered, lw=1.8, ls=style, **look)
         else:
-            p, share, reach = reliability(prediction, y)
+            p, share, reach = reliability(one)
             axes.errorbar(p, share, reach, fmt="o:", ms=4, lw=1, capsize=2, **look)
     across, up = [], []
     if ordered:
@@ -97,7 +97,7 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
             f"the models have different outputs: {', '.join(joint.output_names_)} and "
             f"{', '.join(alone.output_names_)}"
         )
-    ours, theirs = joint._log_densities(X, Y), alone._log_densities(X, Y)
+    ours, theirs = joint.fitted.log_densities(X, Y), alone.fitted.log_densities(X, Y)
     names = [name for name in joint.output_names_ if ours[name].size]
     if not names:
         raise ValueError("Y has no observed value to score")

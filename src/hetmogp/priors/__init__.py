@@ -1,6 +1,22 @@
 """How latent functions become parameter functions."""
 
-from .base import Matrices, Prior, Projection, copies
-from .lmc import LMC
+from .affine import Affine, Precisions
+from .base import Functions, Latents, Matrices, Prior, Projection, copies
+from .lmc import LMC, Independent
 
-__all__ = ["LMC", "Matrices", "Prior", "Projection", "copies"]
+__all__ = [
+    "LMC",
+    "PRIORS",
+    "Affine",
+    "Functions",
+    "Independent",
+    "Latents",
+    "Matrices",
+    "Precisions",
+    "Prior",
+    "Projection",
+    "copies",
+]
+
+# By their names among the options.
+PRIORS: dict[str, type[Affine]] = {"lmc": LMC, "independent": Independent}

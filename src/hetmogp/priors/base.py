@@ -1,31 +1,62 @@
-"""A prior: how independent latent functions become correlated parameter functions."""
+"""A prior: latent functions in, parameter functions out.
+
+The latents u are independent Gaussian processes, R_q copies of each kernel's, seen through their
+inducing variables. How they make the parameter functions f of all outputs is what a subclass says.
+Nobody else knows: the bound asks for f given the latents, and fitting hands back to the latents
+what observations say about f.
+"""
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel
 from ..linalg import over_latents, whiten
+from ..quadrature import root
 
-__all__ = ["Matrices", "Prior", "Projection", "copies"]
+__all__ = ["Functions", "Latents", "Matrices", "Prior", "Projection", "copies"]
 
 
-class Matrices(NamedTuple):
-    """The covariances of each latent that a batch needs.
+class Latents(NamedTuple):
+    """q(u) at each of n rows.
 
     Attributes:
-        inducing: k(Z, Z), with a jitter on its diagonal.
-        cross: k(Z, X).
-        variance: k(x, x).
+        mean: of each latent.
+        cov: the variance of each latent, (n, R), where q has them independent at a row; their
+            covariance, (n, R, R), where it has not.
     """
 
-    inducing: Float[Array, "Q M M"]
-    cross: Float[Array, "Q M N"]
-    variance: Float[Array, "Q N"]
+    mean: Float[Array, "n R"]
+    cov: Float[Array, "n R"] | Float[Array, "n R R"]
+
+    @property
+    def variance(self) -> Float[Array, "n R"]:
+        """The variance of each latent."""
+        return self.cov if self.cov.ndim == 2 else jnp.diagonal(self.cov, axis1=1, axis2=2)
+
+    def square(self) -> Float[Array, "n R R"]:
+        """The covariance of the latents as a matrix, whatever q is."""
+        if self.cov.ndim == 3:
+            return self.cov
+        return self.cov[:, :, None] * jnp.eye(self.cov.shape[1], dtype=self.cov.dtype)
+
+    def draws(self, noise: Float[Array, "k n R"]) -> Float[Array, "k n R"]:
+        """Values of the latents from standard normal noise; rows are independent."""
+        if self.cov.ndim == 2:
+            return self.mean + jnp.sqrt(self.cov) * noise
+        return self.mean + jnp.einsum("nrs,kns->knr", jax.vmap(root)(self.cov), noise)
+
+
+class Functions(NamedTuple):
+    """The parameter functions of one output at each of n rows: their mean and covariance."""
+
+    mean: Float[Array, "n J"]
+    cov: Float[Array, "n J J"]
 
 
 class Projection(NamedTuple):
@@ -39,6 +70,32 @@ class Projection(NamedTuple):
     A: Float[Array, "R M N"]
     residual: Float[Array, "R N"]
 
+    def project(self) -> "Projection":
+        """Itself: where only the kernels' matrices are at hand, see `Matrices.project`."""
+        return self
+
+
+class Matrices(eqx.Module):
+    """The covariances of each latent that a batch needs.
+
+    Attributes:
+        inducing: k(Z, Z), with a jitter on its diagonal.
+        cross: k(Z, X).
+        variance: k(x, x).
+        ranks: R_q, the number of copies of each latent.
+    """
+
+    inducing: Float[Array, "Q M M"]
+    cross: Float[Array, "Q M N"]
+    variance: Float[Array, "Q N"]
+    ranks: tuple[int, ...] = eqx.field(static=True)
+
+    def project(self) -> Projection:
+        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
+        A = whiten(self.inducing, self.cross)
+        residual = jnp.maximum(self.variance - jnp.sum(A * A, axis=1), 0.0)
+        return Projection(copies(A, self.ranks), copies(residual, self.ranks))
+
 
 def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
     """What belongs to a latent, for each of its copies."""
@@ -48,45 +105,75 @@ def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[A
 
 
 class Prior(eqx.Module):
-    """f(x) = b + W u(x), with u the ΣR_q latent functions, R_q copies of each kernel's process.
+    """Independent latents, and how they make the parameter functions.
 
-    Each parameter function is held in units of its own (`centre`, `spread`), so that the learned
-    numbers are of order one whatever the scale of the data.
+    In the methods `part` says which of all J parameter functions are meant, those of one output.
 
     Attributes:
+        learned: the names of the arrays that are learned as they are, besides kernels and inducing
+            inputs.
         kernels: k_q, one per latent.
         inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
-        weights: the learned part of W, in units of `spread`; a subclass says how it enters.
-        constants: the learned part of b, in units of `spread`.
-        centre: where b starts.
-        spread: the unit of each parameter function.
         ranks: R_q, the number of copies of each latent.
     """
 
+    learned: ClassVar[tuple[str, ...]] = ()
+
     kernels: tuple[Kernel, ...]
     inducing_inputs: Float[Array, "Q M p"]
-    weights: Float[Array, "J R"]
-    constants: Float[Array, " J"]
-    centre: Float[Array, " J"]
-    spread: Float[Array, " J"]
     ranks: tuple[int, ...] = eqx.field(static=True)
 
-    @property
     @abstractmethod
-    def W(self) -> Float[Array, "J R"]:  # noqa: N802
-        """The mixing weights a, one column per copy of a latent."""
+    def values(self, part: slice, u: Float[Array, "... R"]) -> Float[Array, "... J"]:
+        """The parameter functions where the latents have the values u."""
 
-    @property
-    def b(self) -> Float[Array, " J"]:
-        """The constant of each parameter function."""
-        return self.centre + self.spread * self.constants
+    @abstractmethod
+    def functions(self, part: slice, latents: Latents) -> Functions:
+        """The parameter functions where the latents are Gaussian."""
 
-    @property
+    @abstractmethod
+    def factor(self, part: slice, latents: Latents) -> tuple[Array, Array]:
+        """The same by mean and a factor F of the covariance F Fᵀ, of which F has few columns."""
+
+    @abstractmethod
+    def pull_back(self, part: slice, slope: Float[Array, "n J"]) -> Float[Array, "n R"]:
+        """The slope of something with respect to u, from its slope with respect to f."""
+
+    @abstractmethod
+    def pull_back_curvature(
+        self, part: slice, curvature: Float[Array, "n J J"] | Float[Array, "n J"]
+    ) -> Float[Array, "n R R"]:
+        """The second derivatives with respect to u, from those with respect to f.
+
+        Args:
+            part: which parameter functions.
+            curvature: a matrix for each row, or its diagonal where it has nothing else.
+        """
+
+    @abstractmethod
+    def joint(self, cov: Float[Array, "N R N R"]) -> Float[Array, "N J N J"]:
+        """The covariance of all parameter functions at N rows, from that of the latents."""
+
+    @abstractmethod
+    def log_density(self) -> Float[Array, ""]:
+        """The log density of what is learned here by a point, but for a constant."""
+
+    def without_hyperprior(self) -> Self:
+        """The same, for use after learning: `log_density` is needed no more."""
+        return self
+
+    @abstractmethod
     def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
-        """B_q = A_q A_qᵀ, the covariance that latent q gives the parameter functions."""
-        ends, W = np.cumsum(self.ranks), np.asarray(self.W)
-        A = [W[:, end - rank : end] for end, rank in zip(ends, self.ranks, strict=True)]
-        return np.stack([a @ a.T for a in A])
+        """The covariance that each latent, at variance one, gives the parameter functions."""
+
+    def shown(self) -> dict[str, np.ndarray]:
+        """What users see of it, by name: arrays with a row for each parameter function."""
+        return {}
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """R, the number of copies of latents, and M, the inducing inputs of each."""
+        return sum(self.ranks), self.inducing_inputs.shape[1]
 
     @property
     def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802
@@ -98,17 +185,11 @@ class Prior(eqx.Module):
     def matrices(self, X: Float[Array, "N p"], jitter: float | Array) -> Matrices:
         """The covariances of each latent among its inducing inputs and between them and X."""
 
-        def of_one(kernel: Kernel, Z: Float[Array, "M p"]) -> Matrices:
+        def of_one(kernel: Kernel, Z: Float[Array, "M p"]) -> tuple[Array, Array, Array]:
             Kzz = kernel.matrix(Z, Z)
             scale = jnp.maximum(jnp.mean(kernel.diag(Z)), 1e-30)  # one, but for a Linear kernel
             Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
-            return Matrices(Kzz, kernel.matrix(Z, X), kernel.diag(X))
+            return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 
-        return over_latents(of_one, self.kernels, self.Z)
-
-    def project(self, X: Float[Array, "N p"], jitter: float | Array) -> Projection:
-        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
-        Kzz, Kzx, variance = self.matrices(X, jitter)
-        A = whiten(Kzz, Kzx)
-        residual = jnp.maximum(variance - jnp.sum(A * A, axis=1), 0.0)
-        return Projection(copies(A, self.ranks), copies(residual, self.ranks))
+        Kzz, Kzx, variance = over_latents(of_one, self.kernels, self.Z)
+        return Matrices(Kzz, Kzx, variance, self.ranks)

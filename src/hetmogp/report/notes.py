@@ -1,5 +1,7 @@
 """What a reader should be warned of, in words."""
 
+from collections.abc import Iterator
+
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -30,58 +32,52 @@ def notes(model: HetMOGP, scores: pd.DataFrame | None = None, level: float = 0.9
         *_about_the_fit(model),
         *_about_inducing_inputs(model),
         *_about_sharing(model),
-        *([] if scores is None else _about_coverage(scores, level)),
+        *(() if scores is None else _about_coverage(scores, level)),
     ]
 
 
-def _about_the_fit(model: HetMOGP) -> list[str]:
-    found = []
+def _about_the_fit(model: HetMOGP) -> Iterator[str]:
+    jitter = model.fitted.record.jitter
     if model.interrupted_:
-        found.append(
-            f"The fit was interrupted after {model.n_iter_} iterations; the bound would still rise."
-        )
+        after = f"after {model.n_iter_} iterations"
+        yield f"The fit was interrupted {after}; the bound would still rise."
     elif not model.converged_:
-        found.append(
+        yield (
             f"The fit has not converged: it stopped at {model.n_iter_} iterations. Raise max_iter; "
             "until then intervals and lengthscales are provisional."
         )
-    if model._learned.jitter > 10 * JITTER[model.dtype]:
-        found.append(
-            f"A jitter of {model._learned.jitter:g} was needed to factorise the covariance of the "
-            "inducing inputs; fewer inducing inputs would be safer."
+    if jitter > 10 * JITTER[model.dtype]:
+        yield (
+            f"A jitter of {jitter:g} was needed to factorise the covariance of the inducing "
+            "inputs; fewer inducing inputs would be safer."
         )
     for name, n in model.n_observed_.items():
         if n < FEW_VALUES:
-            found.append(
-                f"Output {name} has only {n} observed values; what is said of it is vague."
-            )
-    return found
+            yield f"Output {name} has only {n} observed values; what is said of it is vague."
 
 
-def _about_inducing_inputs(model: HetMOGP) -> list[str]:
+def _about_inducing_inputs(model: HetMOGP) -> Iterator[str]:
     """Whether neighbouring inducing inputs repeat each other, or leave holes between them."""
     if all(column.kind == "category" for column in model.columns_):
-        return []  # inducing inputs are the labels themselves
-    prior = model._learned.parameters.prior
+        return  # inducing inputs are the labels themselves
+    prior = model.fitted.posterior.prior
     shares = model.summary().shares.to_numpy()
-    found = []
     for q, (kernel, Z) in enumerate(zip(prior.kernels, np.asarray(prior.Z), strict=True)):
         if len(Z) < 3 or shares[:, q].max() < IDLE:
             continue
-        nearest = _nearest(kernel, Z, model.dtype)
-        if np.median(nearest) > CROWDED:
-            found.append(
+        nearest = np.median(_nearest(kernel, Z, model.dtype))
+        if nearest > CROWDED:
+            yield (
                 f"The inducing inputs of latent u{q} are crowded: half of the {len(Z)} are "
                 f"correlated by more than {CROWDED} with a neighbour. Half as many would fit as "
                 "well and faster."
             )
-        elif np.median(nearest) < SPARSE:
-            found.append(
+        elif nearest < SPARSE:
+            yield (
                 f"The inducing inputs of latent u{q} are sparse for its lengthscale: half of the "
                 f"{len(Z)} are correlated by less than {SPARSE} with any other. It may have finer "
                 "structure than they can show; raise inducing."
             )
-    return found
 
 
 def _nearest(kernel: Kernel, Z: np.ndarray, dtype: str) -> np.ndarray:
@@ -95,32 +91,27 @@ def _nearest(kernel: Kernel, Z: np.ndarray, dtype: str) -> np.ndarray:
     return correlation.max(axis=1)
 
 
-def _about_sharing(model: HetMOGP) -> list[str]:
+def _about_sharing(model: HetMOGP) -> Iterator[str]:
     if len(model.output_names_) < 2:
-        return []
+        return
     if model.prior == "independent":
-        return [
-            "Nothing is shared: the model has one process per parameter function (independent)."
-        ]
-    return [
-        f"Output {name} gains nothing from the others: its parameter functions are correlated with "
-        f"theirs by at most {most:.2f}. A model of its own would say the same."
-        for name, most in model.summary().sharing.items()
-        if most < APART
-    ]
+        yield "Nothing is shared: the model has one process per parameter function (independent)."
+        return
+    for name, most in model.summary().sharing.items():
+        if most < APART:
+            yield (
+                f"Output {name} gains nothing from the others: its parameter functions are "
+                f"correlated with theirs by at most {most:.2f}. A model of its own would say the "
+                "same."
+            )
 
 
-def _about_coverage(scores: pd.DataFrame, level: float) -> list[str]:
-    """Whether intervals hold clearly fewer or more values than they should."""
-    found = []
+def _about_coverage(scores: pd.DataFrame, level: float) -> Iterator[str]:
+    """Whether intervals hold clearly fewer values than they should."""
     for name, row in scores.iterrows():
         n, share = row["values"], row["coverage"]
-        if n < 30 or np.isnan(share):
-            continue
-        by = (share - level) / np.sqrt(level * (1 - level) / n)
-        if by < -3:
-            found.append(
+        if n >= 30 and share < level - 3 * np.sqrt(level * (1 - level) / n):
+            yield (
                 f"Intervals of {name} are too narrow: {share:.0%} of the values lie in the "
                 f"{level:.0%} intervals."
             )
-    return found

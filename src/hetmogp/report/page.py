@@ -1,6 +1,7 @@
 """The page itself: a template, tables, and plotly's code inside it, so that nothing is fetched."""
 
 import os
+from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -14,12 +15,13 @@ from .. import __version__
 from ..curves import read_data
 from ..files import temporary_file
 from ..model import HetMOGP
-from ..scoring import Observed, pit, scores
+from ..prediction import Observed
+from ..scoring import pit, scores
 from ..summary import shown
 from . import learned
 from .canvas import embedded, safe
 from .notes import notes
-from .outputs import LEVEL, of_output
+from .outputs import LEVEL, Pictures
 
 __all__ = ["write"]
 
@@ -46,9 +48,10 @@ def write(
     """
     check_is_fitted(model, "elbo_")
     data = read_data(model, X, Y)
-    observed = None if data is None else model._at_observations(data)
+    observed = None if data is None else model.fitted.observe(data)
     table = None if observed is None else scores(model.output_names_, observed, LEVEL)
     warnings = notes(model, table, LEVEL)
+    pictures = Pictures(model, data)
     content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     page = content.substitute(
         title=safe(title),
@@ -58,7 +61,7 @@ def write(
         warnings=_warnings(warnings),
         fit=_quality(observed, table),
         sharing=_sharing(model),
-        outputs="".join(_output(model, name, data) for name in model.output_names_),
+        outputs="".join(_output(model, name, pictures) for name in model.output_names_),
         learning=_learning(model),
         version=__version__,
     )
@@ -70,7 +73,7 @@ def write(
 def _lead(model: HetMOGP) -> str:
     """What was modelled, in a sentence."""
     outputs = ", ".join(
-        f"<b>{safe(name)}</b> ({safe(of.kind)})" for name, of in model.likelihoods_.items()
+        f"<b>{safe(name)}</b> ({safe(one.kind)})" for name, one in model.likelihoods_.items()
     )
     inputs = ", ".join(
         f"<b>{safe(c.name)}</b>"
@@ -105,7 +108,7 @@ def _warnings(warnings: list[str]) -> str:
     return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
-def _quality(observed: Observed | None, scores: pd.DataFrame | None) -> str:
+def _quality(observed: Mapping[str, Observed] | None, scores: pd.DataFrame | None) -> str:
     if observed is None or scores is None:
         return (
             "<p>No data was given with the model, so it was not scored. "
@@ -156,17 +159,17 @@ def _sharing(model: HetMOGP) -> str:
     )
 
 
-def _output(model: HetMOGP, name: str, data: Any) -> str:
+def _output(model: HetMOGP, name: str, pictures: Pictures) -> str:
     likelihood = model.likelihoods_[name]
-    constants = ", ".join(f"{key} {value:.4g}" for key, value in likelihood.constants.items())
-    pictures = (
+    constants = (f"{key} {value:.4g}" for key, value in likelihood.constants.items())
+    figures = (
         _figure(f"output-{model.output_names_.index(name)}-{k}", caption, figure)
-        for k, (caption, figure) in enumerate(of_output(model, name, data))
+        for k, (caption, figure) in enumerate(pictures.of_output(name))
     )
-    beside = f"; {safe(constants)}" if constants else ""
+    facts = "; ".join([f"{model.n_observed_[name]:,} observed values", *constants])
     return (
-        f"<h3>{safe(name)}</h3><p><code>{safe(repr(likelihood))}</code>, "
-        f"{model.n_observed_[name]:,} observed values{beside}</p>{''.join(pictures)}"
+        f"<h3>{safe(name)}</h3><p><code>{safe(repr(likelihood))}</code>, {safe(facts)}</p>"
+        f"{''.join(figures)}"
     )
 
 

@@ -1,10 +1,10 @@
-"""q(u) at the inputs: the marginal mean and variance of every latent.
+"""A factorised q(u) at the inputs, the marginal mean and variance of every latent, in one pass.
 
 With A = L⁻¹ k(Z, X) they are
 
     mean = Aᵀ m,    variance = k(x, x) − |A|² + Aᵀ S A.
 
-`by_projection` says just that. `marginals` computes the same without ever forming A: with
+`Factorised.latents` says just that. `marginals` computes the same without ever forming A: with
 
     α = L⁻ᵀ m    and    Ω = L⁻ᵀ (S − I) L⁻¹        (M × M work only)
 
@@ -23,36 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .linalg import congruence, inverse_root, transposed, whiten
-from .priors import Matrices, Projection, copies
-from .variational import Factors, Moments
+from ..linalg import congruence, inverse_root, transposed, whiten
+from ..priors import Latents, Matrices, copies
 
-__all__ = ["by_projection", "condensed", "from_condensed", "marginals"]
-
-
-def by_projection(
-    projection: Projection, q: Factors
-) -> tuple[Float[Array, "N R"], Float[Array, "N R"]]:
-    """The marginals where the projection is at hand."""
-    A, residual = projection
-    mean = jnp.einsum("rmn,rm->nr", A, q.mean)
-    spread = jnp.einsum("rmk,rmn->rkn", q.root, A)
-    return mean, (residual + jnp.sum(spread * spread, axis=1)).T
+__all__ = ["condensed", "from_condensed", "marginals"]
 
 
-def marginals(
-    matrices: Matrices, ranks: tuple[int, ...], q: Moments
-) -> tuple[Float[Array, "N R"], Float[Array, "N R"]]:
-    """The marginals from the kernels' matrices.
-
-    Args:
-        matrices: of each latent.
-        ranks: how many copies each latent has.
-        q: of each copy.
-    """
-    way = _one_pass if q.mean.dtype == jnp.float64 else _projected
-    mean, variance = way(ranks, *matrices, q.mean, q.cov)
-    return mean.T, variance.T
+def marginals(matrices: Matrices, mean: Float[Array, "R M"], cov: Float[Array, "R M M"]) -> Latents:
+    """The marginals from the kernels' matrices, and the mean and covariance of each copy's v."""
+    way = _one_pass if mean.dtype == jnp.float64 else _projected
+    kernels = matrices.inducing, matrices.cross, matrices.variance
+    u, variance = way(matrices.ranks, *kernels, mean, cov)
+    return Latents(u.T, variance.T)
 
 
 def _summed(a: Float[Array, "R ..."], ranks: tuple[int, ...]) -> Float[Array, "Q ..."]:

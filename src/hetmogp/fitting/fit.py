@@ -1,0 +1,65 @@
+"""What a fit has found so far."""
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..parameters import Parameters
+from ..posterior import Posterior
+from ..variational import Family
+
+__all__ = ["LARGEST_JITTER", "Fit", "NotPositiveDefiniteError", "towards"]
+
+LARGEST_JITTER = 1e-2
+
+
+class NotPositiveDefiniteError(ArithmeticError):
+    """The bound could not be evaluated at the start, even with the largest jitter."""
+
+
+@dataclass
+class Fit:
+    """What a fit has found so far.
+
+    Attributes:
+        parameters: the model.
+        q: q(u).
+        bound: the evidence lower bound.
+        history: the objective after each round (VEM), or the mean bound of each window (SVI).
+        converged: whether the convergence rule was met.
+        interrupted: whether the user stopped it.
+        jitter: what was added to the diagonals of k(Z, Z).
+        iterations: rounds (VEM) or steps (SVI).
+    """
+
+    parameters: Parameters
+    q: Family
+    bound: float
+    jitter: float
+    history: list[float] = field(default_factory=list)
+    converged: bool = False
+    interrupted: bool = False
+    iterations: int = 0
+
+    @property
+    def posterior(self) -> Posterior:
+        """The prior with q(u)."""
+        return Posterior(self.parameters.prior.without_hyperprior(), self.q, self.jitter)
+
+    def interrupt(self) -> "Fit":
+        """The same, stopped by the user, who is told."""
+        self.interrupted = True
+        warnings.warn(
+            f"interrupted after {self.iterations} iterations; the model is usable as it stands",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return self
+
+
+def towards(gain: float, first: float, tolerance: float) -> float:
+    """How far gains have fallen from the first one to the tolerance, in logarithms."""
+    if gain <= tolerance or first <= tolerance:
+        return 1.0
+    return float(np.log(first / gain) / np.log(first / tolerance))

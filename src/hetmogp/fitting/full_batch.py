@@ -1,0 +1,156 @@
+"""The loop around variational EM: starts, convergence, pruning, interruption, checkpoints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from ..parameters import Parameters
+from . import direct, vem
+from .checkpoint import Checkpoints
+from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError, towards
+from .options import Options
+from .progress import Progress
+from .prune import without_idle_weights
+from .sites import flat_sites
+
+__all__ = ["run_vem"]
+
+SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
+
+
+@dataclass
+class _Run:
+    """A fit on its way: from which state, and until which round.
+
+    Attributes:
+        fit: what was found so far.
+        state: what the next round starts from.
+        until: the most rounds.
+        pruned: whether idle weights were dropped already.
+    """
+
+    fit: Fit
+    state: vem.State
+    until: int
+    pruned: bool = False
+
+
+def run_vem(
+    starts: Sequence[Parameters],
+    problem: vem.Problem,
+    options: Options,
+    limits: tuple[int, float],
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+) -> Fit:
+    """Variational EM to convergence, from the most promising of the starts.
+
+    Args:
+        starts: models to start from; each gets a few rounds, the best bound is carried on.
+        problem: the data and how the bound is evaluated.
+        options: of the fit.
+        limits: the most rounds (0 fits q(u) alone), and the gain in nats that counts as none.
+        progress: where to report.
+        checkpoints: where to keep the fit between rounds, once the best start is known.
+    """
+    method = vem if options.natural_gradients else direct
+    loop = _Loop(problem, method, limits[1], progress, checkpoints)
+    best: _Run | None = None
+    try:
+        best = loop.resumed(starts[0], limits[0])
+        for number, start in enumerate(starts if best is None else ()):
+            label = f"start {number + 1}/{len(starts)} · " if len(starts) > 1 else ""
+            run = loop.begin(start, options.jitter, limits[0])
+            progress.update(f"{label}first q(u)", 0.0, run.fit.bound)
+            best = best or run
+            if len(starts) > 1:
+                loop.advance(run, min(SHORT_ROUNDS, limits[0]), label)
+                best = run if run.fit.bound >= best.fit.bound else best
+        assert best is not None
+        loop.advance(best, best.until, "pruned · " if best.pruned else "", keep=True)
+        if options.prunes and best.fit.converged and not best.pruned:
+            less = without_idle_weights(best.state, problem, best.fit.jitter)
+            if less is not best.state:
+                best.fit.converged, best.fit.bound = False, less.bound
+                best.state, best.pruned = less, True
+                best.until = max(limits[0], best.fit.iterations + 1)
+                loop.advance(best, best.until, "pruned · ", keep=True)
+        return best.fit
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        return best.fit.interrupt()
+
+
+@dataclass
+class _Loop:
+    """Rounds of a method, with what they need."""
+
+    problem: vem.Problem
+    method: ModuleType
+    tolerance: float
+    progress: Progress
+    checkpoints: Checkpoints | None
+
+    def begin(self, start: Parameters, jitter: float, until: int) -> _Run:
+        """The first q(u), with as much jitter as it takes."""
+        while True:
+            state = self.method.init(start, self.problem, jitter)
+            if np.isfinite(state.bound):
+                fit = Fit(state.parameters, state.q, state.bound, jitter, [state.bound])
+                return _Run(fit, state, until)
+            jitter *= 10.0
+            if jitter > LARGEST_JITTER:
+                raise NotPositiveDefiniteError
+
+    def advance(self, run: _Run, until: int, label: str, keep: bool = False) -> None:
+        """Take rounds until one gains too little; `keep` writes checkpoints."""
+        fit, first_gain = run.fit, np.nan
+        every = (self.checkpoints and self.checkpoints.every) or 1
+        while fit.iterations < until and not fit.converged:
+            before = run.state.objective
+            run.state = state = self.method.step(run.state, self.problem, fit.jitter)
+            gain = state.objective - before
+            fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
+            fit.history.append(state.objective)
+            fit.iterations += 1
+            first_gain = gain if np.isnan(first_gain) else first_gain
+            fraction = towards(gain, first_gain, self.tolerance)
+            self.progress.update(f"{label}round {fit.iterations}", fraction, fit.bound)
+            fit.converged = bool(gain < self.tolerance)
+            if keep and (fit.converged or fit.iterations % every == 0):
+                self._keep(run)
+
+    def _keep(self, run: _Run) -> None:
+        if self.checkpoints is not None:
+            fit, state = run.fit, run.state
+            notes = {
+                **{"bound": state.bound, "objective": state.objective, "jitter": fit.jitter},
+                **{"history": fit.history, "converged": fit.converged, "until": run.until},
+                **{"iterations": fit.iterations, "pruned": run.pruned},
+            }
+            arrays = (state.parameters, state.sites, state.q)
+            self.checkpoints.save(fit.iterations, arrays, notes)
+
+    def resumed(self, start: Parameters, max_iter: int) -> _Run | None:
+        """The run that the latest checkpoint holds, if there is any."""
+        if self.checkpoints is None:
+            return None
+        problem = self.problem
+        sites = flat_sites(start, problem.batch, problem.rules, problem.family)
+        like = (
+            start,
+            sites if self.method is vem else (),
+            problem.family.at_prior(*start.prior.sizes),
+        )
+        earlier = self.checkpoints.latest(like)
+        if earlier is None:
+            return None
+        (parameters, sites, q), notes = earlier
+        state = vem.State(parameters, sites, q, notes["bound"], notes["objective"])
+        fit = Fit(parameters, q, state.bound, notes["jitter"], notes["history"])
+        fit.converged, fit.iterations = notes["converged"], notes["iterations"]
+        until = max(notes["until"], max_iter) if notes["pruned"] else max_iter
+        return _Run(fit, state, until, notes["pruned"])

@@ -1,0 +1,118 @@
+"""How a model is to be fitted, as a frozen object that is checked in one place."""
+
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+
+from ..bound import Rules
+from ..quadrature import Expectation
+from ..variational import Blocks, Coupled, Factorised
+
+__all__ = ["Method", "Options"]
+
+Method = Literal["vem", "svi"]
+
+WORDS = {
+    "prior": ("lmc", "independent"),
+    "method": ("auto", "vem", "svi"),
+    "bound": ("joint", "factorised"),
+    "q": ("auto", "coupled", "factorised"),
+    "expectation": ("auto", "quadrature", "montecarlo"),
+    "optimizer": ("adam", "adadelta"),
+    "dtype": ("float64", "float32"),
+}
+WHOLE = {"latents": 1, "batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}  # at least
+DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
+JITTER = {"float64": 1e-6, "float32": 1e-4}
+LARGEST_COUPLED = 1000  # numbers of v that a mini-batch step can couple: it costs their cube
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of `HetMOGP` but the likelihoods; it documents them.
+
+    Raises:
+        ValueError: where one is not what it can be.
+    """
+
+    kernel: Any = None
+    latents: int = 3
+    rank: Any = 1
+    inducing: Any = None
+    prior: Literal["lmc", "independent"] = "lmc"
+    method: Literal["auto", "vem", "svi"] = "auto"
+    bound: Literal["joint", "factorised"] = "joint"
+    q: Literal["auto", "coupled", "factorised"] = "auto"
+    expectation: Expectation = "auto"
+    batch_size: int = 500
+    optimizer: Literal["adam", "adadelta"] = "adam"
+    natural_gradients: bool = True
+    learn_inducing: bool = True
+    prune: bool = True
+    weight_scale: float | None = None
+    max_iter: int | None = None
+    tol: float | None = None
+    restarts: int | None = None
+    dtype: Literal["float64", "float32"] = "float64"
+    seed: int = 0
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for option, allowed in WORDS.items():
+            value = getattr(self, option)
+            if value not in allowed:
+                raise ValueError(f"{option} must be one of {list(allowed)}, not {value!r}")
+        for option, least in WHOLE.items():
+            value = getattr(self, option)
+            if value is None and option in ("max_iter", "restarts"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
+        for option in ("tol", "weight_scale"):
+            value = getattr(self, option)
+            real = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (real and 0 < value < np.inf):
+                raise ValueError(f"{option} must be a positive number, not {value!r}")
+
+    def items(self) -> dict[str, Any]:
+        """The options by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def rules(self) -> Rules:
+        """How the bound is evaluated."""
+        return Rules(joint=self.bound == "joint", expectation=self.expectation)
+
+    @property
+    def jitter(self) -> float:
+        """What is added to the diagonals of k(Z, Z) at first."""
+        return JITTER[self.dtype]
+
+    @property
+    def prunes(self) -> bool:
+        """Whether weights that are not worth their price are dropped after a fit."""
+        return self.prune and self.prior == "lmc" and self.natural_gradients
+
+    def limits(self, method: Method, observed: int) -> tuple[int, float]:
+        """The most iterations, and the gain in nats that counts as none."""
+        max_iter, tol = DEFAULTS[method]
+        max_iter = max_iter if self.max_iter is None else self.max_iter
+        return max_iter, (tol if self.tol is None else self.tol) * observed
+
+    def family(self, method: Method, R: int, M: int) -> type[Blocks]:
+        """The family of q(u), for R copies of latents with M inducing inputs each.
+
+        Raises:
+            ValueError: where mini-batches would couple too many numbers.
+        """
+        if self.q == "auto":
+            return Coupled if method == "vem" and self.natural_gradients else Factorised
+        if self.q == "coupled" and method == "svi" and R * M > LARGEST_COUPLED:
+            raise ValueError(
+                f'q="coupled" on mini-batches would factorise a matrix of {R * M:,} rows in every '
+                f"step ({R} latents with {M} inducing inputs each); at most {LARGEST_COUPLED:,} "
+                'are sensible: take fewer, or q="factorised"'
+            )
+        return Coupled if self.q == "coupled" else Factorised

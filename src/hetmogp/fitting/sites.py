@@ -1,0 +1,170 @@
+"""Gaussian sites: what each observation says about its parameter functions, in place of a density.
+
+From the gradients r, G of an observation's expected log-likelihood with respect to the mean and
+the covariance of f, its site has the precision −2G and the linear term r − 2Gμ. q(u) follows from
+the sites in closed form (`Family.from_sites`). Replacing the sites by those of the new q, a share ρ
+at a time, is a natural-gradient step.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bound import Rules, Wide, at_observations, evaluate, is_wide
+from ..data import Batch, Observations
+from ..parameters import Parameters
+from ..priors import Functions, Prior, Projection
+from ..variational import Family, LatentSites
+
+__all__ = ["ClassSites", "Sites", "bound_and_sites", "flat_sites", "q_from_sites"]
+
+
+class Sites(eqx.Module):
+    """exp(linearᵀf − ½ fᵀ precision f) for every observation of one output.
+
+    `metric` is what the family of q makes of `precision` to solve for the means with.
+    """
+
+    linear: Float[Array, "n J"]
+    metric: Float[Array, "n J J"]
+    precision: Float[Array, "n J J"]
+
+    def pull_back(self, prior: Prior, part: slice, seen: Observations) -> LatentSites:
+        """The same sites, for the latents at the observations."""
+        b = prior.values(part, jnp.zeros(sum(prior.ranks)))
+        return LatentSites(
+            prior.pull_back(part, self.linear - self.metric @ b),
+            prior.pull_back_curvature(part, self.metric),
+            prior.pull_back_curvature(part, self.precision),
+        )
+
+
+class ClassSites(eqx.Module):
+    """The same for classes that are more than the latents, at a cost linear in the classes.
+
+    With p the expected class probabilities, diag(p) − p pᵀ dominates the precision −2G of f and
+    serves as metric, also while the mixing weights move. The precision of the latents differs from
+    that metric. The difference is kept as it was found: as a ratio along each latent, where q has
+    the latents independent (`ratio`), or as a matrix, where it has not (`rest`).
+    """
+
+    linear: Float[Array, "n J"]
+    share: Float[Array, "n J"]  # p, times the weight of the observation
+    ratio: Float[Array, "n R"] | None = None
+    rest: Float[Array, "n R R"] | None = None
+    pull: Float[Array, "n R"] | None = None  # the linear term of the rest
+
+    @classmethod
+    def of_slopes(
+        cls, prior: Prior, part: slice, here: Wide, slope: Wide, seen: Observations
+    ) -> "ClassSites":
+        """From the gradients: weight · (1[class] − p) for f, half the curvature along latents."""
+        weight = _weights(seen)[:, None]
+        mean, r = here.latents.mean, slope.shift
+        codes = jnp.arange(1, r.shape[1] + 1)
+        share = jnp.maximum(weight * (seen.y[:, None] == codes) - r, 0.0)
+        f = prior.values(part, mean)
+        flat = cls(r + _class_metric_times(share, weight, f), share)
+        metric = flat._metric(prior, part, weight)
+        if slope.latents.cov.ndim == 2:
+            along = jnp.diagonal(metric, axis1=1, axis2=2)
+            ratio = -2.0 * slope.latents.cov / jnp.maximum(along, 1e-12)
+            ratio = jnp.clip(jnp.where(along > 1e-12, ratio, 1.0), 0.0, 10.0)
+            return cls(flat.linear, share, ratio=ratio)
+        G = slope.latents.cov
+        rest = -(G + jnp.swapaxes(G, 1, 2)) - metric
+        return cls(flat.linear, share, rest=rest, pull=jnp.einsum("nrs,ns->nr", rest, mean))
+
+    def _metric(self, prior: Prior, part: slice, weight: Float[Array, "n 1"]) -> Array:
+        """diag(share) − share shareᵀ/weight, for the latents."""
+        mean = prior.pull_back(part, self.share)
+        square = mean[:, :, None] * mean[:, None, :] * _inverse(weight)[:, :, None]
+        return prior.pull_back_curvature(part, self.share) - square
+
+    def pull_back(self, prior: Prior, part: slice, seen: Observations) -> LatentSites:
+        """The same sites, for the latents at the observations."""
+        weight = _weights(seen)[:, None]
+        b = prior.values(part, jnp.zeros(sum(prior.ranks)))
+        linear = prior.pull_back(part, self.linear - _class_metric_times(self.share, weight, b))
+        metric = self._metric(prior, part, weight)
+        if self.ratio is not None:
+            return LatentSites(linear, metric, self.ratio[:, :, None] * metric)
+        assert self.rest is not None
+        assert self.pull is not None
+        return LatentSites(linear + self.pull, metric + self.rest, metric + self.rest)
+
+
+def _inverse(weight: Array) -> Array:
+    return jnp.where(weight > 0, 1.0 / jnp.where(weight > 0, weight, 1.0), 0.0)
+
+
+def _class_metric_times(share: Array, weight: Float[Array, "n 1"], f: Array) -> Float[Array, "n J"]:
+    """(diag(share) − share shareᵀ/weight) f."""
+    return share * f - share * jnp.sum(share * f, axis=1, keepdims=True) * _inverse(weight)
+
+
+def _weights(seen: Observations) -> Float[Array, " n"]:
+    return jnp.where(seen.seen, seen.weight, 0.0) * seen.scale
+
+
+def flat_sites(
+    parameters: Parameters, batch: Batch, rules: Rules, family: type[Family]
+) -> tuple[Sites | ClassSites, ...]:
+    """Sites that say nothing: q(u) is the prior."""
+    R = sum(parameters.prior.ranks)
+    result: list[Sites | ClassSites] = []
+    for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
+        n, J = seen.y.shape[0], len(likelihood.latent)
+        nothing = jnp.asarray(np.zeros((n, J)))  # made by NumPy: nothing to compile
+        if not is_wide(likelihood, R, rules):
+            square = jnp.asarray(np.zeros((n, J, J)))
+            result.append(Sites(nothing, square, square))
+        elif family.diagonal:
+            result.append(ClassSites(nothing, nothing, ratio=jnp.asarray(np.ones((n, R)))))
+        else:
+            zeros = [jnp.asarray(np.zeros(shape)) for shape in ((n, R, R), (n, R))]
+            result.append(ClassSites(nothing, nothing, rest=zeros[0], pull=zeros[1]))
+    return tuple(result)
+
+
+def q_from_sites(
+    family: type[Family],
+    parameters: Parameters,
+    sites: Sequence[Sites | ClassSites],
+    projection: Projection,
+    batch: Batch,
+) -> Family:
+    """q(u) given the sites: their sum at each input row, as seen by the latents."""
+    prior, N, R = parameters.prior, batch.X.shape[0], sum(parameters.prior.ranks)
+    total = jnp.zeros((N, R + 2 * R * R))
+    for part, site, seen in zip(parameters.slices, sites, batch.outputs, strict=True):
+        flat = [a.reshape(len(a), -1) for a in site.pull_back(prior, part, seen)]
+        total = total.at[seen.row].add(jnp.concatenate(flat, axis=1))
+    linear, metric, precision = jnp.split(total, [R, R + R * R], axis=1)
+    squares = metric.reshape(N, R, R), precision.reshape(N, R, R)
+    return family.from_sites(projection, LatentSites(linear, *squares))
+
+
+def bound_and_sites(
+    parameters: Parameters, q: Family, projection: Projection, batch: Batch, rules: Rules
+) -> tuple[Float[Array, ""], tuple[Sites | ClassSites, ...]]:
+    """The bound at q, and the sites that a full natural-gradient step from there would set."""
+    at = at_observations(parameters, q.latents(projection), batch, rules)
+    bound, slopes = jax.value_and_grad(
+        lambda at: evaluate(parameters, q, projection, batch, rules, at=at).elbo
+    )(at)
+    sites: list[Sites | ClassSites] = []
+    for part, here, slope, seen in zip(parameters.slices, at, slopes, batch.outputs, strict=True):
+        if isinstance(here, Functions):
+            r, G = slope
+            precision = -(G + jnp.swapaxes(G, 1, 2))
+            metric = q.metric(precision)
+            linear = r + jnp.einsum("njk,nk->nj", metric, here.mean)
+            sites.append(Sites(linear, metric, precision))
+        else:
+            sites.append(ClassSites.of_slopes(parameters.prior, part, here, slope, seen))
+    return bound, tuple(sites)

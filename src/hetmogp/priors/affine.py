@@ -1,0 +1,130 @@
+"""Parameter functions that are affine in the latents: f(x) = b + W u(x)."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..quadrature import root
+from .base import Functions, Latents, Prior
+
+__all__ = ["Affine", "Precisions"]
+
+
+class Precisions(eqx.Module):
+    """How narrow the normal priors of constants and weights are; zero for no prior.
+
+    Attributes:
+        constants: of each parameter function's constant, around where it starts.
+        weights: of each parameter function's weights, around zero.
+    """
+
+    constants: Float[Array, " J"]
+    weights: Float[Array, " J"]
+
+
+class Affine(Prior):
+    """f(x) = b + W u(x), with u the ΣR_q latent functions.
+
+    Each parameter function is held in units of its own (`centre`, `spread`), so that the learned
+    numbers are of order one whatever the scale of the data.
+
+    Attributes:
+        weights: the learned part of W, in units of `spread`; a subclass says how it enters.
+        constants: the learned part of b, in units of `spread`.
+        centre: where b starts.
+        spread: the unit of each parameter function.
+        precisions: of the normal priors of constants and weights, while they are learned.
+    """
+
+    learned: ClassVar[tuple[str, ...]] = ("weights", "constants")
+
+    weights: Float[Array, "J R"]
+    constants: Float[Array, " J"]
+    centre: Float[Array, " J"]
+    spread: Float[Array, " J"]
+    precisions: Precisions | None = eqx.field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def W(self) -> Float[Array, "J R"]:  # noqa: N802
+        """The mixing weights a, one column per copy of a latent."""
+
+    @property
+    def b(self) -> Float[Array, " J"]:
+        """The constant of each parameter function."""
+        return self.centre + self.spread * self.constants
+
+    def values(self, part: slice, u: Float[Array, "... R"]) -> Float[Array, "... J"]:
+        """See `Prior.values`."""
+        return self.b[part] + u @ self.W[part].T
+
+    def functions(self, part: slice, latents: Latents) -> Functions:
+        """Mean b + W μ_u and covariance W C_u Wᵀ, C_u diagonal or full."""
+        W, mean = self.W[part], self.values(part, latents.mean)
+        J, R = W.shape
+        if latents.cov.ndim == 2:
+            pairs = (W[:, None, :] * W).reshape(J * J, R)
+            return Functions(mean, (latents.cov @ pairs.T).reshape(-1, J, J))
+        half = (latents.cov.reshape(-1, R) @ W.T).reshape(-1, R, J)  # C_u Wᵀ
+        cov = (jnp.swapaxes(half, 1, 2).reshape(-1, R) @ W.T).reshape(-1, J, J)
+        return Functions(mean, cov)
+
+    def factor(self, part: slice, latents: Latents) -> tuple[Array, Array]:
+        """F = W diag(√v_u); or a triangular root, of the smaller of cov f and C_u, and W times it.
+
+        See `Prior.factor`.
+        """
+        W = self.W[part]
+        if latents.cov.ndim == 2:
+            return self.values(part, latents.mean), W * jnp.sqrt(latents.cov)[:, None, :]
+        if W.shape[0] <= W.shape[1]:
+            mean, cov = self.functions(part, latents)
+            return mean, jax.vmap(root)(cov)
+        return self.values(part, latents.mean), W @ jax.vmap(root)(latents.cov)
+
+    def pull_back(self, part: slice, slope: Float[Array, "n J"]) -> Float[Array, "n R"]:
+        """See `Prior.pull_back`."""
+        return slope @ self.W[part]
+
+    def pull_back_curvature(
+        self, part: slice, curvature: Float[Array, "n J J"] | Float[Array, "n J"]
+    ) -> Float[Array, "n R R"]:
+        """See `Prior.pull_back_curvature`: Wᵀ Λ W."""
+        W = self.W[part]
+        J, R = W.shape
+        if curvature.ndim == 2:
+            pairs = (W[:, :, None] * W[:, None, :]).reshape(J, R * R)
+        else:
+            pairs = (W[:, None, :, None] * W[None, :, None, :]).reshape(J * J, R * R)
+        return (curvature.reshape(len(curvature), -1) @ pairs).reshape(-1, R, R)
+
+    def joint(self, cov: Float[Array, "N R N R"]) -> Float[Array, "N J N J"]:
+        """See `Prior.joint`."""
+        return jnp.einsum("jr,nrms,ks->njmk", self.W, cov, self.W)
+
+    def log_density(self) -> Float[Array, ""]:
+        """See `Prior.log_density`: normal priors of constants and weights."""
+        if self.precisions is None:
+            return jnp.zeros(())
+        constants = jnp.sum(self.precisions.constants * self.constants**2)
+        weights = jnp.sum(self.precisions.weights[:, None] * self.weights**2)
+        return -0.5 * (constants + weights)
+
+    def without_hyperprior(self) -> Self:
+        """See `Prior.without_hyperprior`."""
+        return replace(self, precisions=None)
+
+    def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
+        """B_q = A_q A_qᵀ."""
+        ends = np.cumsum(self.ranks)[:-1]
+        return np.stack([A @ A.T for A in np.split(np.asarray(self.W), ends, axis=1)])
+
+    def shown(self) -> dict[str, np.ndarray]:
+        """See `Prior.shown`."""
+        return {"weights": np.asarray(self.W), "constants": np.asarray(self.b)}

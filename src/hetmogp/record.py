@@ -1,0 +1,83 @@
+"""What there is to know about a fit besides the model it learned."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .fitting import Learned
+from .tables import Dataset
+
+__all__ = ["Record"]
+
+ARRAYS = ("history", "input_range")
+ATTRIBUTES = {"seconds": "fit_seconds_", "observed": "n_observed_", "sampled": "n_sampled_"}
+INTERNAL = ("jitter",)
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a fit went. The estimator shows it as attributes; files and JSON hold the same.
+
+    Attributes:
+        elbo: the evidence lower bound reached.
+        history: the objective after each round, or the mean bound of each window of steps.
+        converged: whether the convergence rule was met.
+        interrupted: whether the user stopped it.
+        n_iter: rounds or steps taken.
+        method: "vem" or "svi".
+        jitter: what is added to the diagonals of k(Z, Z).
+        observed: how many values of each output were observed.
+        input_range: the smallest and largest observed inputs, (2, p).
+        sampled: of a `Table`, how many rows the fit started from.
+        seconds: how long it took.
+    """
+
+    elbo: float
+    history: np.ndarray
+    converged: bool
+    interrupted: bool
+    n_iter: int
+    method: str
+    jitter: float
+    observed: dict[str, int]
+    input_range: np.ndarray
+    sampled: int | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, learned: Learned, data: Dataset) -> "Record":
+        """From what was learned and the data it was learned from."""
+        fit, seen = learned.fit, dict(zip(data.names, data.observed(), strict=True))
+        rows = [X[s] for X, s in zip(data.inputs, seen.values(), strict=True)]
+        ends = [
+            getattr(np, end)([getattr(X, end)(axis=0) for X in rows], axis=0)
+            for end in ("min", "max")
+        ]
+        return cls(
+            elbo=float(fit.bound),
+            history=np.asarray(fit.history),
+            converged=bool(fit.converged),
+            interrupted=bool(fit.interrupted),
+            n_iter=int(fit.iterations),
+            method=learned.method,
+            jitter=float(fit.jitter),
+            observed={name: int(s.sum()) for name, s in seen.items()},
+            input_range=np.stack(ends),
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of a fitted estimator, by name."""
+        return {
+            ATTRIBUTES.get(name, f"{name}_"): value
+            for name, value in vars(self).items()
+            if name not in INTERNAL
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What JSON can hold of it: all but arrays and what belongs to single outputs."""
+        return {k: v for k, v in asdict(self).items() if k not in (*ARRAYS, "observed")}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The rest, as a file of numbers holds it."""
+        return {name: getattr(self, name) for name in ARRAYS}

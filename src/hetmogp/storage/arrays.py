@@ -1,0 +1,130 @@
+"""The rules for the arrays of a saved model."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import Column
+from ..inputs import restored
+from .description import Rule, shortened
+
+__all__ = ["check_arrays"]
+
+FINITE = Rule("finite numbers", lambda a: bool(np.isfinite(a).all()))
+ABOVE_ZERO = Rule("positive numbers", lambda a: bool((np.isfinite(a) & (a > 0)).all()))
+SWITCHES = Rule("zeros and ones", lambda a: bool(np.isin(a, (0.0, 1.0)).all()))
+RANGE = Rule("ends in order", lambda a: bool(np.isfinite(a).all() and (a[0] <= a[1]).all()))
+
+# J parameter functions, R copies of latents, M inducing inputs of p numbers; Z is one or a set for
+# each latent, n is any number. The prior and q have more of their own.
+ARRAYS = {
+    "parameters.prior.constants": ("J", FINITE),
+    "parameters.prior.centre": ("J", FINITE),
+    "parameters.prior.spread": ("J", ABOVE_ZERO),
+    "parameters.prior.inducing_inputs": ("ZMp", FINITE),
+    "scaling.centre": ("p", FINITE),
+    "scaling.scale": ("p", ABOVE_ZERO),
+    "history": ("n", FINITE),
+    "input_range": ("2p", RANGE),
+}
+OF_THE_PRIOR = {
+    "lmc": {
+        "parameters.prior.weights": ("JR", FINITE),
+        "parameters.prior.mask": ("JR", SWITCHES),
+    },
+    "independent": {"parameters.prior.weights": ("J1", FINITE)},
+}
+OF_Q = {
+    "factorised": {"q.mean": ("RM", FINITE), "q.root": ("RMM", FINITE)},
+    "coupled": {"q.mean": ("1K", FINITE), "q.root": ("1KK", FINITE)},
+}
+OF_A_KERNEL = re.compile(r"parameters\.prior\.kernels\..*", re.DOTALL)
+LEARNED = re.compile(r"parameters\.likelihoods\.\d+\.free\..*", re.DOTALL)
+
+
+def check_arrays(
+    arrays: Mapping[str, np.ndarray],
+    places: Mapping[str, Any],
+    columns: Sequence[Column],
+    facts: Mapping[str, Any],
+    functions: int,
+) -> None:
+    """Compare the arrays of a model with the rules, and with what its description has room for.
+
+    Args:
+        arrays: by name.
+        places: the numbers of the model that was described, by name, not yet those of the file.
+        columns: the inputs.
+        facts: the description, which was checked.
+        functions: J.
+    """
+    ranks, rules = facts["ranks"], {**ARRAYS, **OF_THE_PRIOR[facts["prior"]], **OF_Q[facts["q"]]}
+    tables = facts["options"].get("inducing") == "tables"  # which the user placed: they are kept
+    given = sum(name.startswith("inducing.") for name in arrays)
+    if bool(given) != tables:
+        raise ValueError(f"options.inducing does not tell of {given} tables of inducing inputs")
+    placed = [f"inducing.{k}" for k in range(given)]
+    _refuse_odd({*rules, *places, *placed}, arrays)
+    sizes = {"J": functions, "R": sum(ranks), "p": len(columns), "1": 1, "2": 2}
+    for name, (letters, rule) in rules.items():
+        _check_array(name, arrays[name], letters, rule, sizes)
+    if sizes["Z"] not in (1, len(ranks)) or sizes["M"] < 1:
+        raise ValueError(
+            f"it has {sizes['Z']} sets of {sizes['M']} inducing inputs for {len(ranks)} latents"
+        )
+    if sizes.get("K", sizes["R"] * sizes["M"]) != sizes["R"] * sizes["M"]:
+        raise ValueError(
+            f"q couples {sizes['K']} numbers, but there are {sizes['R']} copies of latents with "
+            f"{sizes['M']} inducing inputs each"
+        )
+    for name in placed:
+        _check_array(name, arrays[name], "np", FINITE, {"p": len(columns)})
+    with np.errstate(invalid="raise"):
+        for name in ("input_range", *placed):
+            restored(arrays[name], columns)  # refuses what no date and no label stands for
+    for name in places.keys() - rules.keys():
+        if OF_A_KERNEL.fullmatch(name):
+            _require_numbers(name, arrays[name], ABOVE_ZERO)
+        elif LEARNED.fullmatch(name):
+            _check_array(name, arrays[name], "", FINITE, {})
+        else:
+            _require_same(name, arrays[name], np.asarray(places[name]))
+
+
+def _refuse_odd(expected: set[str], found: Mapping[str, Any]) -> None:
+    for name in sorted(expected ^ found.keys()):
+        state = "is missing" if name in expected else "has no place in the model"
+        raise ValueError(f"the array {shortened(name)} {state}")
+
+
+def _check_array(
+    name: str, array: np.ndarray, letters: str, rule: Rule, sizes: dict[str, int]
+) -> None:
+    """Compare an array with a shape, of which each letter stands for one size throughout."""
+    fits = array.ndim == len(letters) and all(
+        sizes.setdefault(letter, size) == size
+        for letter, size in zip(letters, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(str(sizes.get(letter, letter)) for letter in letters)
+        raise ValueError(f"the array {name} has the shape {array.shape}, not ({wanted})")
+    _require_numbers(name, array, rule)
+
+
+def _require_numbers(name: str, array: np.ndarray, rule: Rule) -> None:
+    if array.dtype not in (np.float64, np.float32):
+        raise ValueError(
+            f"the array {name} is of {array.dtype}; it should be of float64 or float32"
+        )
+    if not rule.holds(array):
+        raise ValueError(f"the array {name} should hold {rule.words}")
+
+
+def _require_same(name: str, array: np.ndarray, described: np.ndarray) -> None:
+    """Compare a number that is not learned, such as one of trials, with the description's."""
+    if described.dtype.kind == "f":
+        _require_numbers(name, array, FINITE)
+    if not np.array_equal(array, described.astype(array.dtype)):
+        raise ValueError(f"the array {name} is not what the description says")

@@ -1,0 +1,20 @@
+"""Families of approximate posteriors q(u)."""
+
+from .base import Family, LatentSites
+from .blocks import Blocks, Moments, Natural
+from .coupled import Coupled
+from .factorised import Factorised
+
+__all__ = [
+    "FAMILIES",
+    "Blocks",
+    "Coupled",
+    "Factorised",
+    "Family",
+    "LatentSites",
+    "Moments",
+    "Natural",
+]
+
+# By their names among the options.
+FAMILIES: dict[str, type[Blocks]] = {"factorised": Factorised, "coupled": Coupled}

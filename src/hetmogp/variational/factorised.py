@@ -1,0 +1,102 @@
+"""q(v) independent over all copies of all latents, as in the paper."""
+
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..linalg import gram, inverse_root, transposed
+from ..priors import Latents, Matrices, Projection, copies
+from .base import LatentSites
+from .blocks import Blocks
+from .one_pass import condensed, from_condensed, marginals
+
+__all__ = ["Factorised"]
+
+
+class Factorised(Blocks):
+    """q(v) = Π N(m, S) over the R copies of latents: means (R, M) and roots (R, M, M)."""
+
+    diagonal: ClassVar[bool] = True
+
+    @classmethod
+    def at_prior(cls, R: int, M: int) -> Self:
+        """See `Family.at_prior`."""
+        return cls(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
+
+    @classmethod
+    def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
+        """The means are those of all latents *together*, since every observation ties them.
+
+        Taken one latent at a time they converge only slowly, or not at all. The covariances are
+        those of the best factorised q: one block per copy, from the diagonal of the precision.
+        """
+        A = projection.A
+        R, M, _ = A.shape
+        P = jnp.eye(R * M, dtype=A.dtype) + gram(A, sites.metric)
+        pull = jnp.einsum("rmn,nr->rm", A, sites.linear).reshape(R * M)
+        inverse = inverse_root(P[None])[0]
+        mean = inverse.T @ (inverse @ pull)
+        along = jnp.diagonal(sites.precision, axis1=1, axis2=2)
+        blocks = jnp.einsum("rmn,nr,rkn->rmk", A, along, A)
+        blocks = jnp.eye(M, dtype=A.dtype) + 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
+        return cls(mean.reshape(R, M), transposed(inverse_root(blocks)))
+
+    @staticmethod
+    def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
+        """Made positive semi-definite by raising diagonals until they dominate their rows.
+
+        Rows are compared in units of their own diagonals, so that the scale of y makes no
+        difference.
+        """
+        diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
+        unit = jnp.sqrt(jnp.abs(diagonal) + jnp.finfo(diagonal.dtype).tiny)
+        relative = precision / (unit[:, :, None] * unit[:, None, :])
+        own = diagonal / unit**2
+        others = jnp.sum(jnp.abs(relative), axis=2) - jnp.abs(own)
+        lift = jnp.maximum(others - own, 0.0) * unit**2
+        return precision + lift[:, :, None] * jnp.eye(lift.shape[1], dtype=lift.dtype)
+
+    def latents(self, view: Matrices | Projection) -> Latents:
+        """See `Family.latents`."""
+        A, residual = view.project()
+        mean = jnp.einsum("rmn,rm->nr", A, self.mean)
+        spread = jnp.einsum("rmk,rmn->rkn", self.root, A)
+        return Latents(mean, (residual + jnp.sum(spread * spread, axis=1)).T)
+
+    @classmethod
+    def of_moments(cls, view: Matrices | Projection, mean: Array, cov: Array) -> Latents:
+        """See `Blocks.of_moments`: in one pass, without ever forming a projection."""
+        assert isinstance(view, Matrices)
+        return marginals(view, mean, cov)
+
+    def joint(
+        self, projection: Projection, prior: Float[Array, "R N N"]
+    ) -> Float[Array, "N R N R"]:
+        """See `Family.joint`."""
+        A = projection.A
+        rest = self.cov - jnp.eye(A.shape[1], dtype=A.dtype)
+        each = prior + jnp.einsum("rmn,rmk,rkl->rnl", A, rest, A)
+        return jnp.einsum("rnl,rs->nrls", each, jnp.eye(len(A), dtype=A.dtype))
+
+    def ready(
+        self, inducing: Float[Array, "Q M M"], ranks: tuple[int, ...]
+    ) -> "Factorised | Condensed":
+        """See `Family.ready`; single precision does not bear the shorter way (`one_pass`)."""
+        if self.mean.dtype != jnp.float64:
+            return self
+        return Condensed(*condensed(inducing, ranks, self.mean, self.cov)[:2])
+
+
+class Condensed(eqx.Module):
+    """q with all done that does not depend on the rows: α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹."""
+
+    alpha: Float[Array, "R M"]
+    omega: Float[Array, "R M M"]
+
+    def latents(self, view: Matrices) -> Latents:
+        """See `Family.latents`."""
+        cross, variance = copies(view.cross, view.ranks), copies(view.variance, view.ranks)
+        mean, spread, _ = from_condensed(self.alpha, self.omega, cross, variance)
+        return Latents(mean.T, spread.T)

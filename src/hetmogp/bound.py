@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .data import Batch
+from .batch import Batch
 from .likelihoods import Likelihood
 from .parameters import Parameters
 from .priors import Functions, Latents, Matrices, Projection

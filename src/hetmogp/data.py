@@ -1,31 +1,22 @@
-"""From tables to what the bound works on: standardised inputs, observations, mini-batches.
+"""From tables to what the bound works on: standardised inputs, one batch, or blocks to draw from.
 
-A `Batch` is a set of input rows and, for each output, which of those rows it was observed at. The
-full data is one batch over the *distinct* input rows, so that each is projected once however many
-outputs and repetitions it has. Mini-batches are drawn from blocks of outputs that share inputs.
+The full data is one batch over the *distinct* input rows, so that each is projected once however
+many outputs and repetitions it has. Mini-batches are drawn from blocks of outputs that share
+inputs.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Float, Int
 
+from .batch import Batch, Block, Observations
 from .rows import padded, roomy
 from .tables import Dataset
 
-__all__ = [
-    "Batch",
-    "Block",
-    "Observations",
-    "Scaling",
-    "as_block",
-    "blocks",
-    "full_batch",
-    "row_draws",
-]
+__all__ = ["Scaling", "as_block", "blocks", "full_batch", "row_draws"]
 
 
 class Scaling(NamedTuple):
@@ -55,39 +46,6 @@ class Scaling(NamedTuple):
         return X * self.scale + self.centre
 
 
-class Observations(eqx.Module):
-    """The values of one output in a batch.
-
-    Attributes:
-        row: the row of the batch's inputs at which each value was seen.
-        y: the values; where `seen` is false, any value in the support.
-        seen: which of them count.
-        weight: how many times each counts.
-        given: the arguments that come with each, by name.
-        scale: what a sum over them is multiplied by to estimate the sum over all data.
-    """
-
-    row: Int[Array, " n"]
-    y: Float[Array, " n"]
-    seen: Bool[Array, " n"]
-    weight: Float[Array, " n"]
-    given: dict[str, Float[Array, " n"]]
-    scale: Float[Array, ""]
-
-
-class Batch(eqx.Module):
-    """Input rows and the observations made there, one entry per output."""
-
-    X: Float[Array, "N p"]
-    outputs: tuple[Observations, ...]
-
-    @property
-    def observed(self) -> Float[np.ndarray, "n p"]:
-        """The rows at which something was observed; of a full batch all but the padding."""
-        last = max(int(np.max(np.asarray(seen.row))) for seen in self.outputs)
-        return np.asarray(self.X, float)[: last + 1]
-
-
 def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Scaling]:
     """All the data as one batch over its distinct input rows, rows never observed left out."""
     observed = data.observed()
@@ -109,28 +67,6 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
         )
     )
     return Batch(jnp.asarray(padded(scaling.apply(distinct))), outputs), scaling
-
-
-class Block(eqx.Module):
-    """Outputs that share their inputs, ready to be drawn from row by row.
-
-    Attributes:
-        members: the positions of these outputs in the model.
-        X: the standardised inputs of the rows at which at least one of them was observed.
-        y: their values, one column each, with a harmless value where not seen.
-        seen: which values were observed.
-        weight: how many times each counts.
-        given: for each of the outputs, the arguments of its observations by name.
-        size: how many rows there are in all, should these be only some of them.
-    """
-
-    members: tuple[int, ...] = eqx.field(static=True)
-    X: Float[Array | np.ndarray, "N p"]
-    y: Float[Array | np.ndarray, "N D"]
-    seen: Bool[Array | np.ndarray, "N D"]
-    weight: Float[Array | np.ndarray, "N D"]
-    given: tuple[dict[str, Float[Array | np.ndarray, " N"]], ...]
-    size: Float[Array | np.ndarray, ""]
 
 
 def blocks(data: Dataset) -> tuple[list[Block], Scaling]:

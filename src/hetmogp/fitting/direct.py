@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from ..batch import Batch
 from ..bound import Bound, Rules, evaluate
-from ..data import Batch
 from ..linalg import compiled
 from ..parameters import Parameters
 from ..variational import Blocks

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import distributed
+from ..batch import Batch, Block
 from ..columns import Column
-from ..data import Batch, Block, Scaling, blocks, full_batch
+from ..data import Scaling, blocks, full_batch
 from ..disk import Table
 from ..inputs import restored
 from ..parameters import Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from .. import distributed
-from ..data import Block
+from ..batch import Block
 from ..parameters import Parameters
 from ..variational import Blocks
 from . import svi

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..batch import Batch, Observations
 from ..bound import Rules, Wide, at_observations, evaluate, is_wide
-from ..data import Batch, Observations
 from ..parameters import Parameters
 from ..priors import Functions, Prior, Projection
 from ..variational import Family, LatentSites

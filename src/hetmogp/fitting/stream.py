@@ -17,7 +17,8 @@ import pandas as pd
 from jaxtyping import Array, Int
 
 from .. import distributed
-from ..data import Block, Scaling, as_block
+from ..batch import Block
+from ..data import Scaling, as_block
 from ..disk import Table
 from ..tables import Dataset, read
 from .mesh import everywhere, spread

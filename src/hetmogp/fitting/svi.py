@@ -20,8 +20,9 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import distributed
+from ..batch import Batch, Block, Observations
 from ..bound import Bound, Rules, evaluate
-from ..data import Batch, Block, Observations, row_draws
+from ..data import row_draws
 from ..linalg import compiled
 from ..parameters import Parameters
 from ..variational import Blocks, Moments, Natural

@@ -6,9 +6,9 @@ N × M × p array is ever formed. Every learned number of a kernel is positive (
 logarithm) and `None` means "start from the data".
 """
 
-from .base import Kernel, Leaf
+from .base import Kernel, Product, Sum
 from .category import Category, suited
-from .combined import Product, Sum
+from .leaf import Leaf
 from .linear import Linear
 from .periodic import Periodic
 from .stationary import (

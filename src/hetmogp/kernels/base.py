@@ -1,10 +1,12 @@
-"""What a kernel is, and what kernels with lengthscales on some of the inputs have in common."""
+"""What a kernel is, and how kernels combine: sums and products of kernels are kernels."""
 
 import dataclasses
+import operator
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Self
+from functools import reduce
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -12,9 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = ["Kernel", "Leaf", "position", "positive"]
-
-Column = int | str
+__all__ = ["Combined", "Kernel", "Product", "Sum", "positive"]
 
 
 def positive(value: Any) -> Any:
@@ -37,13 +37,6 @@ def positive(value: Any) -> Any:
 
 def _days(value: timedelta | np.timedelta64) -> float:
     return float(np.timedelta64(value) / np.timedelta64(1, "D"))
-
-
-def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | None:
-    if value is None:
-        return None
-    columns = (value,) if isinstance(value, int | str | np.integer) else tuple(value)
-    return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
 
 class Kernel(eqx.Module):
@@ -104,123 +97,93 @@ class Kernel(eqx.Module):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __add__(self, other: "Kernel") -> "Kernel":
-        from .combined import Sum  # which is a kernel itself
-
         return Sum((self, other))
 
     def __mul__(self, other: "Kernel") -> "Kernel":
-        from .combined import Product
-
         return Product((self, other))
 
 
-class Leaf(Kernel):
-    """A kernel with lengthscales on some of the inputs.
+class Combined(Kernel):
+    """A kernel made of others."""
 
-    Args:
-        lengthscale: where learning starts, in the units of the inputs; one number or one per active
-            input. `None` starts from the spread of the data.
-        active_dims: the inputs it sees, by position or by column name; all of them by default.
-        ard: one lengthscale per input (automatic relevance determination) or one for all.
+    kernels: tuple[Kernel, ...]
 
-    Attributes:
-        once: the numbers that it has once.
-        per_input: the numbers that it has once, or once for each input that it sees.
-    """
-
-    once: ClassVar[tuple[str, ...]] = ()
-    per_input: ClassVar[tuple[str, ...]] = ("lengthscale",)
-
-    lengthscale: Any = eqx.field(default=None, converter=positive)
-    active_dims: Any = eqx.field(default=None, static=True, converter=_columns)
-    ard: bool = eqx.field(default=True, static=True)
-
-    def _select(self, X: Array) -> Array:
-        return X if self.active_dims is None else X[:, np.asarray(self.active_dims)]
-
-    def _active(self, values: np.ndarray) -> np.ndarray:
-        return values if self.active_dims is None else values[np.asarray(self.active_dims)]
-
-    def _bound_to(self, columns: Sequence[str]) -> Self:
-        """This kernel with its columns as checked positions and lengthscales that fit them."""
-        dims = self.active_dims
-        if dims is not None:
-            dims = tuple(position(dim, columns) for dim in dims)
-        p = len(columns) if dims is None else len(dims)
-        if self.lengthscale is not None and np.size(self.lengthscale) not in (1, p):
-            raise ValueError(
-                f"{type(self).__name__} has {np.size(self.lengthscale)} lengthscales for {p} "
-                f"inputs: give one number, or {p}"
-            )
-        return dataclasses.replace(self, active_dims=dims)
-
-    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
-        """See `Kernel.diag`. One, unless a subclass says otherwise."""
-        return jnp.ones(X.shape[0], X.dtype)
+    def each(self, change: Callable[[Kernel], Kernel]) -> Self:
+        """The same combination of changed kernels."""
+        return dataclasses.replace(self, kernels=tuple(map(change, self.kernels)))
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
-        kernel = self._bound_to(columns)
-        lengthscale = kernel._active(spread)
-        if self.lengthscale is not None:
-            lengthscale = self.lengthscale / kernel._active(scale)
-        return dataclasses.replace(
-            kernel, lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True)
-        )
+        return self.each(lambda kernel: kernel.start(spread, columns, scale))
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
-        """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
-        if self.lengthscale is None:
-            return self
-        return dataclasses.replace(
-            self, lengthscale=np.asarray(self.lengthscale) * self._active(np.asarray(scale))
-        )
+        """See `Kernel.rescaled`."""
+        return self.each(lambda kernel: kernel.rescaled(scale, centre))
+
+
+class Sum(Combined):
+    """Σ wᵢ kᵢ with Σ wᵢ = 1: written `a + b`. The weights are learned."""
+
+    weights: Any = eqx.field(default=None, converter=positive)
+
+    def _weighted(self) -> Iterator[tuple[Any, Kernel]]:
+        """The kernels with their weights."""
+        weights = jnp.ones(len(self.kernels)) if self.weights is None else jnp.asarray(self.weights)
+        return zip(weights / jnp.sum(weights), self.kernels, strict=True)
+
+    def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
+        """See `Kernel.matrix`."""
+        return sum(w * kernel.matrix(X, Z) for w, kernel in self._weighted())
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`."""
+        return sum(w * kernel.diag(X) for w, kernel in self._weighted())
+
+    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
+        """See `Kernel.start`."""
+        weights = np.ones(len(self.kernels)) if self.weights is None else self.weights
+        return dataclasses.replace(super().start(spread, columns, scale), weights=weights)
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
-        kind, p, dims = type(self).__name__, len(columns), self.active_dims
-        if dims is not None:
-            known = (*range(p), *(() if fitted else (*range(-p, 0), *columns)))
-            if not dims or any(dim not in known for dim in dims):
-                raise ValueError(f"a {kind} sees {dims} of {p} inputs")
-        most = dict.fromkeys(self.once, 1) | dict.fromkeys(self.per_input, len(dims or columns))
-        for name, n in most.items() if fitted else ():
-            values = getattr(self, name)
-            if values is None or np.shape(values) not in ((), (1,), (n,)):
-                raise ValueError(f"the {name} of a {kind} is not one number, nor {n}")
+        if fitted and np.shape(self.weights) != (len(self.kernels),):
+            raise ValueError(f"a Sum of {len(self.kernels)} has {np.size(self.weights)} weights")
         super().check(columns, fitted=fitted)
 
     def in_words(self, units: Mapping[str, str]) -> str:
-        """Its numbers by the names and in the units of the inputs that it sees."""
-        seen = self._active(np.array(list(units), dtype=object)).tolist()
-        numbers = [np.broadcast_to(getattr(self, name), len(seen)) for name in self.per_input]
-        parts = [
-            f"{name} {self._number_in_words(units[name], *map(float, values))}"
-            for name, *values in zip(seen, *numbers, strict=True)
-        ]
-        return f"{type(self).__name__}({', '.join(parts)})"
+        """See `Kernel.in_words`."""
+        return " + ".join(f"{w:.0%} {kernel.in_words(units)}" for w, kernel in self._weighted())
 
-    def _number_in_words(self, unit: str, *values: float) -> str:
-        """What it has for one input (see `per_input`), in words."""
-        return with_unit(values[0], unit)
+    def __repr__(self) -> str:
+        if self.weights is None:
+            return " + ".join(map(repr, self.kernels))
+        return " + ".join(f"{w:.3g}·{kernel!r}" for w, kernel in self._weighted())
+
+    def __add__(self, other: Kernel) -> "Sum":
+        return Sum((*self.kernels, other)) if self.weights is None else Sum((self, other))
 
 
-def with_unit(value: float, unit: str) -> str:
-    """A length in its unit, which is none or days; a short time in hours, minutes or seconds."""
-    if not unit:
-        return f"{value:.3g}"
-    for smaller, size in ((unit, 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
-        if value >= size:
-            return f"{value / size:.3g} {smaller}"
-    return f"{value * 86400:.3g} s"
+class Product(Combined):
+    """Π kᵢ: written `a * b`."""
+
+    def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
+        """See `Kernel.matrix`."""
+        return reduce(operator.mul, (kernel.matrix(X, Z) for kernel in self.kernels))
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`."""
+        return reduce(operator.mul, (kernel.diag(X) for kernel in self.kernels))
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """See `Kernel.in_words`."""
+        return " × ".join(_bracketed(kernel, kernel.in_words(units)) for kernel in self.kernels)
+
+    def __repr__(self) -> str:
+        return " * ".join(_bracketed(kernel, repr(kernel)) for kernel in self.kernels)
+
+    def __mul__(self, other: Kernel) -> "Product":
+        return Product((*self.kernels, other))
 
 
-def position(column: Column, columns: Sequence[str]) -> int:
-    """Where an input that is named or numbered stands."""
-    if isinstance(column, str):
-        if column not in columns:
-            raise ValueError(f"active_dims names {column!r}; the inputs are {list(columns)}")
-        return list(columns).index(column)
-    if not -len(columns) <= column < len(columns):
-        raise ValueError(f"active_dims names input {column}, but there are {len(columns)} inputs")
-    return int(column) % len(columns)
+def _bracketed(kernel: Kernel, said: str) -> str:
+    return f"({said})" if isinstance(kernel, Sum) else said

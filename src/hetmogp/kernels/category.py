@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .base import Kernel, Leaf, position
-from .combined import Combined, Product
+from .base import Combined, Kernel, Product
+from .leaf import Leaf, position
 from .stationary import RBF
 
 __all__ = ["Category", "suited"]

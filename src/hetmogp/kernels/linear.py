@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .base import Leaf
+from .leaf import Leaf
 
 __all__ = ["Linear"]
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .base import Leaf, positive, with_unit
+from .base import positive
+from .leaf import Leaf, with_unit
 
 __all__ = ["Periodic"]
 

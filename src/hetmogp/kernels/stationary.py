@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import Leaf, positive
+from .base import positive
+from .leaf import Leaf
 
 __all__ = [
     "RBF",

@@ -1,0 +1,135 @@
+"""What kernels with lengthscales on some of the inputs have in common."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .base import Kernel, positive
+
+__all__ = ["Leaf", "position", "with_unit"]
+
+Column = int | str
+
+
+def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | None:
+    if value is None:
+        return None
+    columns = (value,) if isinstance(value, int | str | np.integer) else tuple(value)
+    return tuple(column if isinstance(column, str) else int(column) for column in columns)
+
+
+class Leaf(Kernel):
+    """A kernel with lengthscales on some of the inputs.
+
+    Args:
+        lengthscale: where learning starts, in the units of the inputs; one number or one per active
+            input. `None` starts from the spread of the data.
+        active_dims: the inputs it sees, by position or by column name; all of them by default.
+        ard: one lengthscale per input (automatic relevance determination) or one for all.
+
+    Attributes:
+        once: the numbers that it has once.
+        per_input: the numbers that it has once, or once for each input that it sees.
+    """
+
+    once: ClassVar[tuple[str, ...]] = ()
+    per_input: ClassVar[tuple[str, ...]] = ("lengthscale",)
+
+    lengthscale: Any = eqx.field(default=None, converter=positive)
+    active_dims: Any = eqx.field(default=None, static=True, converter=_columns)
+    ard: bool = eqx.field(default=True, static=True)
+
+    def _select(self, X: Array) -> Array:
+        return X if self.active_dims is None else X[:, np.asarray(self.active_dims)]
+
+    def _active(self, values: np.ndarray) -> np.ndarray:
+        return values if self.active_dims is None else values[np.asarray(self.active_dims)]
+
+    def _bound_to(self, columns: Sequence[str]) -> Self:
+        """This kernel with its columns as checked positions and lengthscales that fit them."""
+        dims = self.active_dims
+        if dims is not None:
+            dims = tuple(position(dim, columns) for dim in dims)
+        p = len(columns) if dims is None else len(dims)
+        if self.lengthscale is not None and np.size(self.lengthscale) not in (1, p):
+            raise ValueError(
+                f"{type(self).__name__} has {np.size(self.lengthscale)} lengthscales for {p} "
+                f"inputs: give one number, or {p}"
+            )
+        return dataclasses.replace(self, active_dims=dims)
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`. One, unless a subclass says otherwise."""
+        return jnp.ones(X.shape[0], X.dtype)
+
+    def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
+        """See `Kernel.start`."""
+        kernel = self._bound_to(columns)
+        lengthscale = kernel._active(spread)
+        if self.lengthscale is not None:
+            lengthscale = self.lengthscale / kernel._active(scale)
+        return dataclasses.replace(
+            kernel, lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True)
+        )
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
+        if self.lengthscale is None:
+            return self
+        return dataclasses.replace(
+            self, lengthscale=np.asarray(self.lengthscale) * self._active(np.asarray(scale))
+        )
+
+    def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
+        """See `Kernel.check`."""
+        kind, p, dims = type(self).__name__, len(columns), self.active_dims
+        if dims is not None:
+            known = (*range(p), *(() if fitted else (*range(-p, 0), *columns)))
+            if not dims or any(dim not in known for dim in dims):
+                raise ValueError(f"a {kind} sees {dims} of {p} inputs")
+        most = dict.fromkeys(self.once, 1) | dict.fromkeys(self.per_input, len(dims or columns))
+        for name, n in most.items() if fitted else ():
+            values = getattr(self, name)
+            if values is None or np.shape(values) not in ((), (1,), (n,)):
+                raise ValueError(f"the {name} of a {kind} is not one number, nor {n}")
+        super().check(columns, fitted=fitted)
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """Its numbers by the names and in the units of the inputs that it sees."""
+        seen = self._active(np.array(list(units), dtype=object)).tolist()
+        numbers = [np.broadcast_to(getattr(self, name), len(seen)) for name in self.per_input]
+        parts = [
+            f"{name} {self._number_in_words(units[name], *map(float, values))}"
+            for name, *values in zip(seen, *numbers, strict=True)
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _number_in_words(self, unit: str, *values: float) -> str:
+        """What it has for one input (see `per_input`), in words."""
+        return with_unit(values[0], unit)
+
+
+def with_unit(value: float, unit: str) -> str:
+    """A length in its unit, which is none or days; a short time in hours, minutes or seconds."""
+    if not unit:
+        return f"{value:.3g}"
+    for smaller, size in ((unit, 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
+        if value >= size:
+            return f"{value / size:.3g} {smaller}"
+    return f"{value * 86400:.3g} s"
+
+
+def position(column: Column, columns: Sequence[str]) -> int:
+    """Where an input that is named or numbered stands."""
+    if isinstance(column, str):
+        if column not in columns:
+            raise ValueError(f"active_dims names {column!r}; the inputs are {list(columns)}")
+        return list(columns).index(column)
+    if not -len(columns) <= column < len(columns):
+        raise ValueError(f"active_dims names input {column}, but there are {len(columns)} inputs")
+    return int(column) % len(columns)

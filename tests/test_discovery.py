@@ -103,7 +103,9 @@ def test_every_candidate_accepts_its_column():
 
 def judge(**scores):
     candidates = [getattr(hm, name)() for name in scores]
-    return discovery._judge("y", "some numbers", candidates, list(scores.values()))
+    return discovery._judge(
+        discovery.Proposal("some numbers", tuple(candidates)), [*scores.values()]
+    )
 
 
 def test_the_best_is_recommended_and_the_reason_said():

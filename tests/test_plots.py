@@ -2,6 +2,7 @@
 
 import copy
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -374,8 +375,9 @@ def test_the_heat_map_is_the_correlation(one, dated):
 
 def test_a_function_without_weight_has_no_correlation(one):
     model = copy.copy(one[0])
-    model.coregionalisation_ = model.coregionalisation_.copy()
-    model.coregionalisation_[:, 1, :] = model.coregionalisation_[:, :, 1] = 0.0
+    model._fitted, B = copy.copy(model.fitted), model.coregionalisation_.copy()
+    B[:, 1, :] = B[:, :, 1] = 0.0
+    vars(model.fitted)["coregionalisation"] = B
     ax: Any = plots.coregionalisation(model)
     found = np.ma.filled(ax.images[0].get_array(), np.nan)
     assert np.isnan(found[1]).all()
@@ -477,20 +479,16 @@ def test_a_proportion_may_be_an_end():
     rng = np.random.default_rng(0)
     likelihood = hm.ZeroOneInflatedBeta(mean=0.5, concentration=4.0, latent=("edge",), one=0.5)
 
-    class Known:
-        """Half of the values are at an end."""
-
-        def cdf(self, y):
-            return np.where(y < 1, 0.25 + 0.5 * stats.beta(2, 2).cdf(y), 1.0)
-
-        def log_prob(self, y):
-            return np.log(np.where(np.isin(y, (0, 1)), 0.25, 0.5 * stats.beta(2, 2).pdf(y)))
-
-    known: Any = Known()
-    known.likelihood, known.name, known.given = likelihood, "cover", {}
     edge = rng.uniform(size=2000)
     y = np.where(edge < 0.25, 0.0, np.where(edge > 0.75, 1.0, rng.beta(2, 2, 2000)))
-    u = transforms(known, y)
+    half = stats.beta(2, 2)  # the other half of the values are at an end
+    known: Any = SimpleNamespace(
+        prediction=SimpleNamespace(likelihood=likelihood, name="cover", given={}),
+        numbers=y,
+        cdf=np.where(y < 1, 0.25 + 0.5 * half.cdf(y), 1.0),
+        log_prob=np.log(np.where(np.isin(y, (0, 1)), 0.25, 0.5 * half.pdf(y))),
+    )
+    u = transforms(known)
     assert stats.kstest(u, "uniform").pvalue > 0.01
 
 
@@ -503,7 +501,7 @@ def test_the_comparison_is_of_nlpds(one, dated):
         assert dot.get_xdata()[0] == pytest.approx(ours[name] - theirs[name])
         assert dot.get_ydata()[0] == k
         (left, _), (right, _) = bar.get_segments()[0]
-        difference = joint._log_densities(X, Y)[name] - alone._log_densities(X, Y)[name]
+        difference = joint.fitted.log_densities(X, Y)[name] - alone.fitted.log_densities(X, Y)[name]
         error = difference.std(ddof=1) / np.sqrt(len(difference))
         assert right - left == pytest.approx(2 * error)
         written = [text.get_text() for text in ax.texts[2 * k : 2 * k + 2]]

@@ -352,7 +352,8 @@ def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.
         likelihood = likelihood.with_classes(sorted(set(series.iloc[seen].tolist())))
     rows, values = X.iloc[train], {"y": series.iloc[train].tolist()}
     try:
-        fitted = fit({"y": likelihood}, rows, values, small_fit(likelihood, rows, seed))
+        with session():  # one is of its thread alone
+            fitted = fit({"y": likelihood}, rows, values, small_fit(likelihood, rows, seed))
         density = fitted.predict(X.iloc[test])["y"].log_prob(series.iloc[test].tolist())
     except ArithmeticError:
         return None

@@ -485,11 +485,6 @@ class Likelihood(eqx.Module):
         return [*dict(self.columns).values(), *weight]
 
     @property
-    def beside(self) -> list[str]:
-        """Another name of `extra_columns`."""
-        return self.extra_columns
-
-    @property
     def options(self) -> dict[str, Any]:
         """What to call the class with to have this likelihood again, unfitted; for saved models.
 

@@ -21,8 +21,9 @@ def one_family(name: str, seeds: int, first: int) -> tuple[str, int, list[str]]:
     from families import COLUMNS, simulate
 
     import hetmogp as hm
-    from hetmogp.discovery import small_model
-    from hetmogp.likelihoods import Classes
+    from hetmogp.discovery import small_fit
+    from hetmogp.fitted import fit
+    from hetmogp.session import session
 
     family = COLUMNS[name]
     good, others = 0, []
@@ -33,16 +34,14 @@ def one_family(name: str, seeds: int, first: int) -> tuple[str, int, list[str]]:
         if type(found) is type(family.likelihood):
             good += 1
             continue
-        if isinstance(found, Classes):  # which may not have seen them all
-            found = type(found)(sorted(set(y.tolist())))
-        scores = [
-            small_model(of, x[:500])
-            .fit(x[:500], {"y": y[:500]})
-            .predict(x[ROWS:])["y"]
-            .log_prob(y[ROWS:])
-            .mean()
-            for of in (found, family.likelihood)
-        ]
+        if found.labelled:  # which may not have seen them all
+            found = found.with_classes(sorted(set(y.tolist())))
+        scores = []
+        for likelihood in (found, family.likelihood):
+            with session():
+                options = small_fit(likelihood, x[:500])
+                fitted = fit({"y": likelihood}, x[:500], {"y": y[:500]}, options)
+                scores.append(fitted.predict(x[ROWS:])["y"].log_prob(y[ROWS:]).mean())
         behind = scores[1] - scores[0]
         good += behind <= 0.01
         others.append(f"{type(found).__name__} ({behind:+.3f} behind)")

@@ -30,10 +30,12 @@ from hetmogp.bound import Rules
 from hetmogp.data import blocks
 from hetmogp.experiments import london
 from hetmogp.experiments.data import find
-from hetmogp.fitting import Anchor, initial_lengthscales, initial_parameters, svi
+from hetmogp.fitting import svi
 from hetmogp.fitting.mesh import mesh
+from hetmogp.fitting.start import Beginning, initial_lengthscales, initial_parameters
 from hetmogp.session import session
 from hetmogp.tables import read
+from hetmogp.variational import Factorised
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
@@ -103,43 +105,24 @@ def our_step(
     }
     data = read(likelihoods, X, Y)
     groups, scaling = blocks(data)
-    parameters = initial_parameters(
-        *(data.names, data.likelihoods, data.values, data.given),
-        *([hm.RBF(lengthscale=0.3 * np.sqrt(p / 2))] * Q, [1] * Q),
-        np.stack([scaling.apply(rng.uniform(size=(M, p))) for _ in range(Q)]),
-        initial_lengthscales(Q, X),
-        [column.name for column in data.columns],
-        scaling.scale,
-        prior="lmc",
-        seed=0,
-        restart=0,
-    )
+    kernels = [hm.RBF(lengthscale=0.3 * np.sqrt(p / 2))] * Q
+    Z = np.stack([scaling.apply(rng.uniform(size=(M, p))) for _ in range(Q)])
+    beginning = Beginning(kernels, [1] * Q, Z, initial_lengthscales(Q, X))
+    parameters = initial_parameters(data, beginning, scaling)
     data_on_device = jax.tree.map(jnp.asarray, groups)
-    state = svi.init(parameters, True, "adam", True)
+    state = svi.init(parameters, Factorised, True, "adam", True)
     T = int(np.clip(2e10 / (Q * (4 * M**2 * B + 20 * M**3) + 2e7), 2, 50))
     if jax.default_backend() != "cpu":
         T = int(np.clip(T * 50, 5, 100))
     rows = (jnp.asarray(rng.integers(0, N, (T, B)), jnp.int32),)
-    jitter = jnp.asarray(1e-6 if dtype == "float64" else 1e-4)
-    anchor = Anchor.none(parameters)
+    jitter = 1e-6 if dtype == "float64" else 1e-4
+    numbers = svi.Numbers(*map(jnp.asarray, (0, T, jitter, 1.0, 0)))
 
     def run() -> Seconds:
         began = time.perf_counter()
         done = svi.chunk(
-            *(
-                state,
-                parameters,
-                data_on_device,
-                rows,
-                jnp.asarray(0),
-                jnp.asarray(T),
-                jitter,
-                Rules(),
-            ),
+            *(state, parameters, data_on_device, rows, numbers, Rules()),
             optimiser="adam",
-            pace=jnp.asarray(1.0),
-            anchor=anchor,
-            seed=jnp.asarray(0),
             devices=mesh(),
         )
         bounds = np.asarray(jax.block_until_ready(done)[1])
@@ -285,7 +268,7 @@ def quality(peers: dict[str, Peer], seconds: float = 5.0) -> dict[str, Any]:
 def our_start(X: np.ndarray, Y: dict[str, np.ndarray], likelihoods: dict) -> dict[str, np.ndarray]:
     """Where ours starts, for the peers to start there too; inputs standardised."""
     model = hm.HetMOGP(likelihoods, method="svi", max_iter=0, progress=False).fit(X, Y)
-    scaling = model._learned.scaling
+    scaling = model.fitted.scaling
     return {
         "centre": scaling.centre,
         "scale": scaling.scale,

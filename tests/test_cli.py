@@ -421,12 +421,12 @@ def test_outputs_without_a_likelihood_are_discovered(folder, tmp_path):
 
 
 def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
-    from hetmogp.fitting import run as loop
+    from hetmogp.fitting import vem
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.vem, "step", stop)
+    monkeypatch.setattr(vem, "step", stop)
     found = run(
         *("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian", *FIT),
         *("--model", tmp_path / "m"),

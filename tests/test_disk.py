@@ -155,7 +155,7 @@ def test_processes_that_see_other_files_are_told(tmp_path, monkeypatch):
 
 def test_each_process_reads_its_own_row_groups(tmp_path, monkeypatch):
     table = hm.Table(written(tmp_path, rows(400), (200, 200), 50), inputs=["id"])
-    numbers = [[unit.number for unit in table.stretch(k, 4)] for k in range(4)]
+    numbers = [[unit.number for unit in table.section(k, 4)] for k in range(4)]
     assert numbers == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
@@ -506,7 +506,7 @@ def test_an_epoch_that_ends_in_a_batch_not_full_is_fine_with_any_likelihood(smal
         progress=False,
     ).fit(table)  # fmt: skip
     assert np.isfinite(model.elbo_)
-    assert model._learned.jitter == JITTER[dtype], "no step had to be taken again"
+    assert model.fitted.record.jitter == JITTER[dtype], "no step had to be taken again"
     assert model.weights_.dtype == np.dtype(dtype)
 
 

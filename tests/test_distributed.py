@@ -27,13 +27,13 @@ import numpy as np
 import pandas as pd
 import jax
 import hetmogp as hm
-from hetmogp.fitting import run
+from hetmogp.fitting import svi
 
 jax.config.update("jax_disable_most_optimizations", True)
 what, folder, count, index, port, heartbeat = sys.argv[1:]
 if what == "steps" and count == "2":  # with two devices each, to which rows are sent
     jax.config.update("jax_num_cpu_devices", 2)
-    run.svi._memory = lambda: 0.0
+    svi._memory = lambda: 0.0
 if int(count) > 1:
     hm.distributed.initialize(
         f"127.0.0.1:{port}", int(count), int(index), heartbeat_timeout_seconds=int(heartbeat)
@@ -49,14 +49,15 @@ kept = {}
 def recorded(chunk):
     def call(*arguments, **options):
         found = chunk(*arguments, **options)
-        if float(np.asarray(options["pace"])):  # not when it only measures
-            first, n = (int(np.asarray(number)) for number in arguments[4:6])
+        numbers = arguments[4]
+        if float(np.asarray(numbers.pace)):  # not when it only measures
+            first, n = (int(np.asarray(number)) for number in (numbers.first, numbers.n))
             bounds.extend(np.asarray(found[1])[first : first + n])
         return found
     return call
 
 if what == "steps":
-    run.svi.chunk = recorded(run.svi.chunk)
+    svi.chunk = recorded(svi.chunk)
     frame = pd.concat([pd.read_parquet(path) for path in table.files], ignore_index=True)
     for name, data in {"memory": (frame[inputs], frame), "disk": (table,)}.items():
         bounds = []

@@ -2,9 +2,11 @@
 
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +16,7 @@ from hetmogp import report
 from hetmogp.report import canvas, learned
 from hetmogp.report import page as page_module
 from hetmogp.report.notes import notes
-from hetmogp.report.outputs import of_output
+from hetmogp.report.outputs import Pictures
 from hetmogp.scoring import evaluate, pit
 from hetmogp.tables import read
 
@@ -104,7 +106,7 @@ def test_a_report_needs_no_data(model, tmp_path):
 def test_curves_are_the_models_one_for_each_label(model, table):
     X, Y = table
     data = read(model.likelihoods_, X, Y, model.columns_)
-    ((caption, figure),) = of_output(model, "ozone", data)
+    ((caption, figure),) = Pictures(model, data).of_output("ozone")
     assert caption.startswith("ozone along date: mean and 90% interval")
     means = [t for t in figure.data if t.mode == "lines" and t.showlegend]
     assert [trace.name for trace in means] == ["<b>town", "hill", "port"]
@@ -119,7 +121,7 @@ def test_curves_are_the_models_one_for_each_label(model, table):
 
 def test_classes_have_a_picture_at_each_label(model, table):
     X, Y = table
-    found = of_output(model, "sky", read(model.likelihoods_, X, Y, model.columns_))
+    found = Pictures(model, read(model.likelihoods_, X, Y, model.columns_)).of_output("sky")
     assert [caption.split(":")[0] for caption, _ in found] == [
         f"sky along date at {place}" for place in ("<b>town", "hill", "port")
     ]
@@ -135,24 +137,24 @@ def test_two_inputs_are_a_map_and_three_are_cut_through():
     likelihoods = {"y": hm.Gaussian(), "kind": hm.Categorical()}
     two = hm.HetMOGP(likelihoods, **options).fit(X[["a", "b"]], Y)
     data = read(two.likelihoods_, X[["a", "b"]], Y, two.columns_)
-    ((caption, figure),) = of_output(two, "y", data)
+    ((caption, figure),) = Pictures(two, data).of_output("y")
     heat = figure.data[0]
     i, j = 7, 30
     at = pd.DataFrame({"a": [heat.x[j]], "b": [heat.y[i]]})
     np.testing.assert_allclose(heat.z[i, j], two.predict(at)["y"].mean[0])
     assert caption.startswith("y over a and b")
-    ((_, figure),) = of_output(two, "kind", data)
+    ((_, figure),) = Pictures(two, data).of_output("kind")
     assert set(np.unique(figure.data[0].z)) <= {0.0, 1.0}
     assert figure.data[0].colorbar.ticktext == ("u", "v")
 
     three = hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(X, Y)
-    found = of_output(three, "y", None)
+    found = Pictures(three, None).of_output("y")
     assert [caption.split(":")[0] for caption, _ in found] == [f"y along {c}" for c in "abc"]
     assert "Other inputs (b, c) are held at their median" in found[0][0]
 
 
 def test_calibration_is_the_share_of_values_inside(model, table):
-    transforms = pit(model._at_observations(model._read(*table)))
+    transforms = pit(model.fitted.observe(model.fitted.read(*table)))
     assert list(transforms) == ["ozone"]  # the others have no intervals to speak of
     curve = learned.calibration(transforms).data[1]
     k = int(np.argmin(np.abs(np.asarray(curve.x) - 0.9)))
@@ -179,7 +181,7 @@ def test_values_are_shown_as_they_are_meant():
     }
     model = hm.HetMOGP(likelihoods, latents=2, inducing=8, max_iter=1, progress=False).fit(x, Y)
     data = read(model.likelihoods_, x, Y, model.columns_)
-    grade, wind, life = (of_output(model, name, data)[0][1] for name in likelihoods)
+    grade, wind, life = (Pictures(model, data).of_output(name)[0][1] for name in likelihoods)
     assert grade.layout.yaxis.ticktext == ("low", "mid", "high")
     assert grade.data[-1].text[0] == "low"
     for trace in wind.data:
@@ -195,7 +197,7 @@ def test_labels_that_are_not_shown_are_counted():
     x = np.tile(np.linspace(0, 1, 5), 12)
     X = pd.DataFrame({"t": x, "site": np.repeat([f"s{k:02}" for k in range(12)], 5)})
     model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=8, max_iter=0, progress=False)
-    ((caption, figure),) = of_output(model.fit(X, {"y": x}), "y", None)
+    ((caption, figure),) = Pictures(model.fit(X, {"y": x}), None).of_output("y")
     assert "Of 12 labels or combinations the first 8 are shown" in caption
     assert len({trace.legendgroup for trace in figure.data}) == 8
 
@@ -210,6 +212,12 @@ def apart():
     rng = np.random.default_rng(0)
     Y = {"wave": np.sin(12 * x) + 0.1 * rng.standard_normal(60), "line": 3 * x - 1}
     return hm.HetMOGP({"wave": hm.Gaussian(), "line": hm.Gaussian()}, **FAST).fit(x, Y)
+
+
+def changed(model, where, values):
+    """What was learned, with some numbers of the posterior replaced."""
+    fitted = model.fitted
+    return replace(fitted, posterior=eqx.tree_at(where, fitted.posterior, values))
 
 
 def said(model, **changes):
@@ -228,33 +236,28 @@ def test_warnings_follow_from_what_happened(apart):
     assert "has not converged" in said(apart, converged_=False, interrupted_=False)
     assert "converged" not in said(apart, converged_=True)
     assert "was interrupted" in said(apart, interrupted_=True)
-    jittered = apart._learned._replace(jitter=1e-3)
-    assert "jitter of 0.001" in said(apart, _learned=jittered)
+    fitted = apart.fitted
+    jittered = replace(fitted, record=replace(fitted.record, jitter=1e-3))
+    assert "jitter of 0.001" in said(apart, _fitted=jittered)
     assert "has only 7 observed values" in said(apart, n_observed_={"wave": 7, "line": 60})
 
 
 def test_an_output_that_shares_nothing_is_named(apart):
-    none = apart.coregionalisation_ * np.eye(2)
-    assert "Output wave gains nothing from the others" in said(apart, coregionalisation_=none)
-    both = np.ones((3, 2, 2))
-    assert "gains nothing" not in said(apart, coregionalisation_=both)
+    nothing = changed(apart, lambda p: p.prior.weights, np.eye(2, 3))
+    assert "Output wave gains nothing from the others" in said(apart, _fitted=nothing)
+    all_of_it = changed(apart, lambda p: [p.prior.weights, p.prior.mask], [np.ones((2, 3))] * 2)
+    assert "gains nothing" not in said(apart, _fitted=all_of_it)
     assert "one process per parameter function" in said(apart, prior="independent")
 
 
 def test_crowded_and_sparse_inducing_inputs_are_told_apart(apart):
-    import equinox as eqx
-
     def with_lengthscale(value):
-        parameters = apart._learned.parameters
-        scale = np.full(1, value)
-        parameters = eqx.tree_at(
-            lambda p: [k.lengthscale for k in p.prior.kernels], parameters, [scale] * 3
-        )
-        return apart._learned._replace(parameters=parameters)
+        scales = [np.full(1, value)] * 3
+        return changed(apart, lambda p: [k.lengthscale for k in p.prior.kernels], scales)
 
-    assert "are crowded" in said(apart, _learned=with_lengthscale(100.0))
-    assert "are sparse" in said(apart, _learned=with_lengthscale(0.05))
-    text = said(apart, _learned=with_lengthscale(0.5))
+    assert "are crowded" in said(apart, _fitted=with_lengthscale(100.0))
+    assert "are sparse" in said(apart, _fitted=with_lengthscale(0.05))
+    text = said(apart, _fitted=with_lengthscale(0.5))
     assert "crowded" not in text
     assert "sparse" not in text
 

@@ -128,13 +128,14 @@ class Table:
         self._lanes = lanes
         self.text = [text] if isinstance(text, str) else list(text)
         (kind,) = kinds
-        parts: Sequence[ArrowPart | TextPart]
-        if kind == "text":
-            self.columns, parts = delimited.scan(self.files, self.text)
-        else:
-            self.columns, parts = columnar.scan(self.files, kind)
+        scanned: tuple[list[str], Sequence[ArrowPart | TextPart]] = (
+            delimited.scan(self.files, self.text)
+            if kind == "text"
+            else columnar.scan(self.files, kind)
+        )
+        self.columns, parts = scanned
         self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
-        self._units = [Unit(part, number, 0, part.rows) for number, part in enumerate(parts)]
+        self._units = [Unit(part, k, 0, part.rows) for k, part in enumerate(parts)]
         if not len(self):
             raise ValueError(f"{self} has no rows")
 
@@ -170,20 +171,20 @@ class Table:
         return range(distributed.index() * each, (distributed.index() + 1) * each)
 
     @property
-    def told(self) -> str:
-        """What there is, in words."""
+    def in_words(self) -> str:
+        """How large it is, in words."""
         return f"{len(self)} rows in {len(self.files)} files, in {self.lanes} lanes"
 
     def agree(self) -> None:
         """Refuse a table that other processes see otherwise."""
         rows = [unit.rows for unit in self._units]
         seen = ([path.name for path in self.files], rows, self.lanes)
-        mine = [self.told, zlib.crc32(repr(seen).encode())]
+        mine = [self.in_words, zlib.crc32(repr(seen).encode())]
         for k, other in enumerate(distributed.gathered(mine)):
             if other != mine:
                 raise distributed.GroupError(
-                    f"{self} has {self.told}, but for process {k} {other[0]}: all processes must "
-                    "see the same files"
+                    f"{self} has {self.in_words}, but for process {k} {other[0]}: all processes "
+                    "must see the same files"
                 )
 
     def __str__(self) -> str:
@@ -273,24 +274,6 @@ class Table:
                 except ValueError as error:
                     raise ValueError(f"{unit}: {error}") from None
             raise
-
-    def blame(
-        self, check: Callable[[pd.DataFrame], Any], columns: Sequence[str], number: int, count: int
-    ) -> None:
-        """Have rows of a section checked that one of them did not pass, to name its place.
-
-        Args:
-            check: raises a ValueError that counts rows.
-            columns: those that it needs.
-            number: of the section.
-            count: of sections.
-        """
-        for unit in self.section(number, count):
-            frame = self._frame([unit], columns)
-            try:
-                check(frame)
-            except ValueError as error:
-                raise ValueError(f"{unit}: {error}") from None
 
     def sample(
         self, columns: Sequence[str], seed: int, report: Callable[[float], Any] = lambda done: None

@@ -38,9 +38,9 @@ ERRORS = {
     ),
     "GroupError": "hetmogp.distributed",
     "CheckpointError": "hetmogp.fitting.checkpoint",
-    "NotPositiveDefiniteError": "hetmogp.fitting.run",
+    "NotPositiveDefiniteError": "hetmogp.fitting.fit",
     "UnreadableFileError": "hetmogp.files",
-    "ModelFileError": "hetmogp.storage",
+    "ModelFileError": "hetmogp.storage.read",
 }
 
 

@@ -100,7 +100,7 @@ def _predict_many(
     if out is None:
         fail(f"name a Parquet file for the predictions of {data} with --out")
     table = table_for(model, data)
-    predict(model, table, outputs, out, interval)
+    predict(model.fitted, table, outputs, out, interval)
     tell(as_json, {"out": str(out), "rows": len(table)}, f"{len(table)} rows: {out}")
 
 

@@ -252,7 +252,7 @@ def _identity(data: Dataset, options: Options, source: Source | None) -> dict[st
     """What is fitted to what, for checkpoints."""
     words, size = identity(data, options), rounded(options.batch_size)
     if source is not None:
-        words["the table"] = source.table.told
+        words["the table"] = source.table.in_words
         size = rows_of_a_batch(source.table, options.batch_size)
     return {**words, "the number of rows in a batch": str(size)}
 

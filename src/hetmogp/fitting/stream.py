@@ -207,12 +207,8 @@ class Lane:
         columns = list(dict.fromkeys([*self._table.inputs, *names, *extra]))
         while True:
             rows = steps * self.size
-            for frame in self._table.epoch(columns, self._seed, epoch, rows, self._lane):
-                try:
-                    data = self._read(frame)
-                except ValueError:
-                    self._table.blame(self._read, columns, self._lane, self._table.lanes)
-                    raise
+            lane = (self._seed, epoch, rows, self._lane)
+            for data in self._table.epoch(columns, *lane, do=self._read):
                 yield as_block(data, self._scaling, self._sample, len(self._table))
             yield None
             epoch, steps = epoch + 1, 0

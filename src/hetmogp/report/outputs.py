@@ -1,6 +1,6 @@
 """One output over the inputs, as pictures to hover over and to zoom."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, product
 from typing import Any
 
@@ -76,7 +76,7 @@ class Pictures:
                 seen, words = self._observed(self._data, name, place)
                 marker = {"color": colour if where else DATA, "size": 5, "opacity": 0.55}
                 x = self._shown(seen.inputs, j)
-                _add_dots(figure, x, seen, words, marker, showlegend=not where, **look)
+                _add_dots(figure, x, seen.values, seen, words, marker, showlegend=not where, **look)
         if self._data is not None and len(places) == 1:
             every = np.concatenate(self._data.inputs)
             for ends in gaps(seen_of(self._data, name).inputs[:, j], every[:, j]):
@@ -93,22 +93,15 @@ class Pictures:
         figure, likelihood = go.Figure(), self._model.likelihoods_[name]
         table = self._line(j, place)
         probabilities = self._predicted(table)[name].probabilities
-        for label, p, colour in zip(
-            likelihood.classes, probabilities.T, _cycle(len(likelihood.classes)), strict=True
-        ):
-            figure.add_scatter(
-                x=self._shown(table, j),
-                y=p,
-                mode="lines",
-                name=str(label),
-                line={"color": colour},
-                hovertemplate="%{y:.3f}",
-            )
+        colours = _class_colours(range(len(likelihood.classes)))
+        for label, p, colour in zip(likelihood.classes, probabilities.T, colours, strict=True):
+            line = {"name": str(label), "line": {"color": colour}, "hovertemplate": "%{y:.3f}"}
+            figure.add_scatter(x=self._shown(table, j), y=p, mode="lines", **line)
         if self._data is not None:  # a row for each class, above the probabilities
             seen, words = self._observed(self._data, name, place)
-            marker = {"color": _cycle(seen.codes), "size": 5, "opacity": 0.55}
-            above = seen._replace(values=1.04 + 0.04 * seen.codes)
-            _add_dots(figure, self._shown(seen.inputs, j), above, words, marker)
+            marker = {"color": _class_colours(seen.codes), "size": 5, "opacity": 0.55}
+            above = 1.04 + 0.04 * seen.codes
+            _add_dots(figure, self._shown(seen.inputs, j), above, seen, words, marker)
         finish(figure, self._axis(j), quantity(name, likelihood))
         at = f" at {self._in_words(place)}" if place else ""
         what = f"{name} along {self._columns[j].name}{at}: the probability of each class"
@@ -169,12 +162,12 @@ class Pictures:
             seen, words = self._observed(self._data, name, place)
             scale = {"colorscale": "Viridis", "cmin": float(np.min(z)), "cmax": float(np.max(z))}
             if likelihood.outcome == "nominal":
-                colours: dict[str, Any] = {"color": _cycle(seen.codes)}
+                colours: dict[str, Any] = {"color": _class_colours(seen.codes)}
             else:
                 colours = {"color": seen.values, **scale}
             marker = {"size": 5, "line": {"color": "white", "width": 0.6}, **colours}
-            dots = seen._replace(values=self._shown(seen.inputs, up))
-            _add_dots(figure, self._shown(seen.inputs, across), dots, words, marker)
+            x, y = (self._shown(seen.inputs, j) for j in self._free)
+            _add_dots(figure, x, y, seen, words, marker)
         finish(figure, self._axis(across), None, height=440)
         figure.update_yaxes(**self._axis(up))
         at = f" at {self._in_words(place)}" if place else ""
@@ -232,9 +225,8 @@ class Pictures:
         return {"title": f"{self._columns[j].name}{days}"}
 
 
-def _cycle(codes: Any) -> list[str]:
-    """The colours of some classes, or of the first so many."""
-    return [COLOURS[int(c) % len(COLOURS)] for c in (range(codes) if np.isscalar(codes) else codes)]
+def _class_colours(codes: Iterable[float]) -> list[str]:
+    return [COLOURS[int(code) % len(COLOURS)] for code in codes]
 
 
 def _add_curve(
@@ -258,13 +250,19 @@ def _add_curve(
 
 
 def _add_dots(
-    figure: go.Figure, x: pd.Series, seen: Seen, words: Sequence[str], marker: dict, **look: Any
+    figure: go.Figure,
+    x: pd.Series,
+    y: Any,
+    seen: Seen,
+    words: Sequence[str],
+    marker: dict,
+    **look: Any,
 ) -> None:
     """What was observed; open triangles are values that are only known to be larger."""
     symbols = np.where(seen.censored, "triangle-up-open", "circle")
     figure.add_scatter(
         x=x,
-        y=seen.values,
+        y=y,
         mode="markers",
         marker={"symbol": symbols, **marker},
         name="observed",
@@ -291,7 +289,7 @@ def _heat(prediction: OutputPrediction) -> tuple[np.ndarray, str, dict[str, Any]
     if likelihood.outcome == "nominal":
         probabilities, K = prediction.probabilities, len(likelihood.classes)
         z, what = probabilities.argmax(axis=1).astype(float), "the most probable class"
-        steps = [(end / K, c) for k, c in enumerate(_cycle(K)) for end in (k, k + 1)]
+        steps = [(end / K, c) for k, c in enumerate(_class_colours(range(K))) for end in (k, k + 1)]
         ticks = {"tickvals": list(range(K)), "ticktext": list(map(str, likelihood.classes))}
         look |= {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
         look["colorbar"] |= ticks

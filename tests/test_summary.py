@@ -64,7 +64,7 @@ def test_a_function_that_does_not_vary_is_correlated_with_nothing(model):
     vars(fitted)["coregionalisation"] = B
     summary = Summary(fitted)
     assert summary.sharing["b"] == 0.0
-    assert summary.shares.loc["b.mean"].tolist() == [0.0, 0.0]
+    assert list(summary.shares.loc["b.mean"]) == [0.0, 0.0]
     assert summary.correlation.loc["b.mean", "b.mean"] == 1.0
 
 

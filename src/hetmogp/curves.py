@@ -3,7 +3,7 @@
 Pictures and reports draw the same things in different ways; here is what they have in common.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from .inputs import read_inputs, restored
+from .inputs import read_inputs
 from .likelihoods import Likelihood
 from .model import HetMOGP
 from .prediction import OutputPrediction
@@ -26,7 +26,6 @@ __all__ = [
     "Seen",
     "curve_of",
     "gaps",
-    "held_at",
     "likelihood_of",
     "line_through",
     "middle",
@@ -116,16 +115,6 @@ def middle(model: HetMOGP, data: Dataset | None) -> np.ndarray:
         if column.kind == "category":
             middle[j] = np.bincount(np.rint(rows[:, j]).astype(int)).argmax()
     return middle
-
-
-def held_at(model: HetMOGP, row: np.ndarray, pair: Sequence[int]) -> str:
-    """The inputs that a map does not go over, and their values."""
-    values = restored(row, model.columns_).iloc[0]
-    return ", ".join(
-        f"{c.name} = {values[c.name]:.4g}" if c.kind == "number" else f"{c.name} = {values[c.name]}"
-        for j, c in enumerate(model.columns_)
-        if j not in pair
-    )
 
 
 def shown_as(model: HetMOGP, table: np.ndarray, j: int) -> np.ndarray:

@@ -10,7 +10,6 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.utils.validation import check_is_fitted
 
 from ..curves import line_through, reach_of, shown_as
-from ..inputs import restored
 from ..model import HetMOGP
 from .canvas import DATA, INK, SERIES, band, canvas, finish, panels_for, plain
 
@@ -38,21 +37,20 @@ def parameter_functions(
         level: of the band.
         axes: as many Axes as there are functions.
     """
-    check_is_fitted(model, "elbo_")
-    names = [names] if isinstance(names, str) else names
-    chosen = list(model.parameter_names_ if names is None else names)
+    every = model.fitted.parameter_names
+    chosen = every if names is None else [names] if isinstance(names, str) else list(names)
     for name in chosen:
-        if name not in model.parameter_names_:
-            known = ", ".join(model.parameter_names_)
-            raise ValueError(f"no parameter function {name!r}; there are {known}")
+        if name not in every:
+            raise ValueError(f"no parameter function {name!r}; there are {', '.join(every)}")
     line = line_through(model, "parameter_functions", x, along=along, at=at)
-    asked, shown = restored(line.table, model.columns_), shown_as(model, line.table, line.j)
-    reach = reach_of(level)
-    mean, cov = model.parameter_functions(asked)
+    shown, reach = shown_as(model, line.table, line.j), reach_of(level)
+    of_outputs = [one._f() for one in model.fitted.predict_at(line.table).values()]
+    mean = np.concatenate([mean for mean, _ in of_outputs], axis=1)
+    std = np.concatenate([np.linalg.norm(factor, axis=2) for _, factor in of_outputs], axis=1)
     panels = panels_for(len(chosen), axes)
     for ax, name in zip(panels, chosen, strict=True):
-        j = model.parameter_names_.index(name)
-        band(shown, mean[:, j], reach * np.sqrt(cov[:, j, j]), level, ax)
+        j = every.index(name)
+        band(shown, mean[:, j], reach * std[:, j], level, ax)
         ax.set_title(plain(name), fontsize="medium")
     finish(panels, model.columns_[line.j], "before its link", axes is None)
     return panels
@@ -77,27 +75,19 @@ def latents(
         level: of the band.
         axes: as many Axes as there are latents, copies (`rank`) counted.
     """
-    check_is_fitted(model, "elbo_")
-    line = line_through(model, "latents", x, along=along, at=at)
-    asked, shown = restored(line.table, model.columns_), shown_as(model, line.table, line.j)
-    reach = reach_of(level)
-    mean, variance = model.latent_functions(asked)
+    fitted, line = model.fitted, line_through(model, "latents", x, along=along, at=at)
+    shown, reach = shown_as(model, line.table, line.j), reach_of(level)
+    u = fitted.predict_at(line.table).latents
+    mean, std = np.asarray(u.mean), np.sqrt(np.asarray(u.variance))
     units = {column.name: column.unit for column in model.columns_}
-    ranks = model.fitted.posterior.prior.ranks
+    ranks = fitted.posterior.prior.ranks
     copies = [(q, r) for q, rank in enumerate(ranks) for r in range(rank)]
     panels = panels_for(len(copies), axes, height=2.6)
     for k, (ax, (q, r)) in enumerate(zip(panels, copies, strict=True)):
-        band(shown, mean[:, k], reach * np.sqrt(variance[:, k]), level, ax)
-        Z = model.inducing_inputs_[q]
-        ax.plot(
-            shown_as(model, Z, line.j),
-            np.full(len(Z), 0.03),
-            ls="",
-            marker="|",
-            transform=ax.get_xaxis_transform(),
-            color=DATA,
-            label="inducing inputs",
-        )
+        band(shown, mean[:, k], reach * std[:, k], level, ax)
+        Z = shown_as(model, model.inducing_inputs_[q], line.j)
+        look: dict[str, Any] = {"color": DATA, "label": "inducing inputs"}
+        ax.plot(Z, np.full(len(Z), 0.03), "|", transform=ax.get_xaxis_transform(), **look)
         copy = f", copy {r}" if ranks[q] > 1 else ""
         unused = "" if model.weights_[:, k].any() else " (no weight)"
         kernel = textwrap.fill(model.kernels_[q].in_words(units), 44)

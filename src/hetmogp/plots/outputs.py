@@ -15,7 +15,6 @@ from ..curves import (
     Seen,
     curve_of,
     gaps,
-    held_at,
     likelihood_of,
     line_through,
     middle,
@@ -27,6 +26,7 @@ from ..curves import (
     turns,
 )
 from ..inputs import grid as grid_over
+from ..inputs import restored
 from ..likelihoods import Likelihood
 from ..model import HetMOGP
 from ..prediction import OutputPrediction
@@ -92,9 +92,7 @@ def posterior(
         _draw_curve(likelihood, shown, curve, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
     axes.set_ylabel(plain(quantity(output, likelihood)))
-    held = held_at(model, line.table[:1], [line.j])
-    if held:
-        axes.set_title(plain(textwrap.fill(f"at {held}", 60)), fontsize="medium")
+    _say_where(model, line.table, [line.j], axes)
     axes.margins(x=0)
     if legend:
         legend_for(axes, own)
@@ -241,29 +239,35 @@ def surface(
         bar.set_ticks(range(len(ticks)), labels=[plain(tick) for tick in ticks])
     for j, axis in zip(pair, (axes.xaxis, axes.yaxis), strict=True):
         name_axis(axis, model.columns_[j])
-    held = held_at(model, table[:1], pair)
-    if held:
-        axes.set_title(plain(textwrap.fill(f"at {held}", 60)), fontsize="medium")
+    _say_where(model, table, pair, axes)
     return axes
+
+
+def _say_where(model: HetMOGP, table: np.ndarray, over: Sequence[int], ax: Axes) -> None:
+    """In the title: the inputs that are not drawn over, and their values."""
+    values = restored(table[:1], model.columns_).iloc[0]
+    held = [
+        f"{c.name} = {values[c.name]:.4g}" if c.kind == "number" else f"{c.name} = {values[c.name]}"
+        for j, c in enumerate(model.columns_)
+        if j not in over
+    ]
+    if held:
+        ax.set_title(plain(textwrap.fill(f"at {', '.join(held)}", 60)), fontsize="medium")
 
 
 def _pair(model: HetMOGP, inputs: Sequence[str] | None) -> list[int]:
     """The positions of the two inputs to draw over."""
     names = [column.name for column in model.columns_]
-    found = f"the model has {len(names)} ({', '.join(names)})"
-    if inputs is None:
-        if len(names) != 2:
-            choose = ": choose two, such as inputs=" + repr(tuple(names[:2]))
-            raise ValueError(
-                f"surface draws over two inputs; {found}{choose if len(names) > 2 else ''}"
-            )
-        return [0, 1]
-    chosen = [str(name) for name in inputs] if not isinstance(inputs, str) else [inputs]
+    there = f"the model has {len(names)} ({', '.join(names)})"
+    if inputs is None and len(names) != 2:
+        choose = f": choose two, such as inputs={tuple(names[:2])!r}" if len(names) > 2 else ""
+        raise ValueError(f"surface draws over two inputs; {there}{choose}")
+    chosen = names if inputs is None else [inputs] if isinstance(inputs, str) else [*inputs]
     if len(chosen) != 2 or chosen[0] == chosen[1]:
-        raise ValueError(f"inputs must name two inputs, not {inputs!r}; {found}")
+        raise ValueError(f"inputs must name two inputs, not {inputs!r}; {there}")
     for name in chosen:
         if name not in names:
-            raise ValueError(f"no input {name!r}; {found}")
+            raise ValueError(f"no input {name!r}; {there}")
     return [names.index(name) for name in chosen]
 
 

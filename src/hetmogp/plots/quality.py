@@ -104,7 +104,7 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
     axes, _ = canvas(ax, (7.5, 1.6 + 0.5 * len(names)))
     axes.axvline(0.0, color="black", lw=1, ls="--", zorder=1)
     columns = ((34, "joint", ours), (104, "independent", theirs))  # points right of the axes
-    beside: dict[str, Any] = {
+    right_of_axes: dict[str, Any] = {
         "textcoords": "offset points",
         "ha": "center",
         "annotation_clip": False,
@@ -117,9 +117,11 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
         for right, _, densities in columns:
             text, at = f"{-densities[name].mean():.3f}".replace("-", "−"), (right, 0)
             place = ("axes fraction", "data")
-            axes.annotate(text, (1, k), at, xycoords=place, va="center", **beside)
+            axes.annotate(text, (1, k), at, xycoords=place, va="center", **right_of_axes)
     for right, head, _ in columns:
-        axes.annotate(head, (1, 1), (right, 4), xycoords="axes fraction", color=DATA, **beside)
+        axes.annotate(
+            head, (1, 1), (right, 4), xycoords="axes fraction", color=DATA, **right_of_axes
+        )
     axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.1)

@@ -85,7 +85,3 @@ class Parameters(eqx.Module):
             self,
             [*new, *values["likelihoods"]],
         )
-
-    def learned(self) -> "Parameters":
-        """The model without the priors of what it learned by a point."""
-        return Parameters(self.prior.without_hyperprior(), self.likelihoods)

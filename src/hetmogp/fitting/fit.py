@@ -45,7 +45,7 @@ class Fit:
     @property
     def posterior(self) -> Posterior:
         """The prior with q(u)."""
-        return Posterior(self.parameters.prior.without_hyperprior(), self.q, self.jitter)
+        return Posterior(self.parameters.prior.with_hyperprior(None), self.q, self.jitter)
 
     def interrupt(self) -> "Fit":
         """The same, stopped by the user, who is told."""

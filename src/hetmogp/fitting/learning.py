@@ -15,6 +15,7 @@ from ..data import Scaling, blocks, full_batch
 from ..disk import Table
 from ..inputs import restored
 from ..parameters import Parameters
+from ..priors import PRIORS
 from ..tables import Dataset
 from ..variational import Blocks
 from . import svi
@@ -118,7 +119,7 @@ def _prepared(data: Dataset, options: Options, source: Source | None) -> _Ready:
     """Choose the method, and bring data and latents into the shape it needs."""
     kernels, ranks = latent_kernels(
         *(options.kernel, options.latents, options.rank),
-        alone=options.prior == "independent",
+        alone=PRIORS[options.prior].one_each,
         J=sum(len(likelihood.latent) for likelihood in data.likelihoods),
         columns=data.columns,
     )

@@ -7,18 +7,19 @@ from typing import Any, Literal
 import numpy as np
 
 from ..bound import Rules
+from ..priors import PRIORS
 from ..quadrature import Expectation
-from ..variational import Blocks, Coupled, Factorised
+from ..variational import FAMILIES, Blocks, Coupled, Factorised
 
 __all__ = ["Method", "Options"]
 
 Method = Literal["vem", "svi"]
 
 WORDS = {
-    "prior": ("lmc", "independent"),
+    "prior": tuple(PRIORS),
     "method": ("auto", "vem", "svi"),
     "bound": ("joint", "factorised"),
-    "q": ("auto", "coupled", "factorised"),
+    "q": ("auto", *FAMILIES),
     "expectation": ("auto", "quadrature", "montecarlo"),
     "optimizer": ("adam", "adadelta"),
     "dtype": ("float64", "float32"),
@@ -41,10 +42,10 @@ class Options:
     latents: int = 3
     rank: Any = 1
     inducing: Any = None
-    prior: Literal["lmc", "independent"] = "lmc"
+    prior: str = "lmc"
     method: Literal["auto", "vem", "svi"] = "auto"
     bound: Literal["joint", "factorised"] = "joint"
-    q: Literal["auto", "coupled", "factorised"] = "auto"
+    q: str = "auto"
     expectation: Expectation = "auto"
     batch_size: int = 500
     optimizer: Literal["adam", "adadelta"] = "adam"
@@ -115,4 +116,4 @@ class Options:
                 f"step ({R} latents with {M} inducing inputs each); at most {LARGEST_COUPLED:,} "
                 'are sensible: take fewer, or q="factorised"'
             )
-        return Coupled if self.q == "coupled" else Factorised
+        return FAMILIES[self.q]

@@ -28,7 +28,7 @@ from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..likelihoods.base import Start
 from ..parameters import Anchor, Parameters
-from ..priors import LMC, Affine, Independent, Precisions
+from ..priors import PRIORS, Precisions
 from ..tables import Dataset
 
 __all__ = [
@@ -241,7 +241,7 @@ def initial_parameters(
         data: outputs and their values.
         beginning: what the latents begin with.
         scaling: of the inputs.
-        prior: "lmc" or "independent".
+        prior: its name among the options.
         weight_scale: the width of a normal prior on the mixing weights, if there is one.
         seed: of the whole fit.
         restart: which start this is; number 0 is the plainest.
@@ -258,25 +258,18 @@ def initial_parameters(
         for name, likelihood in zip(data.names, data.likelihoods, strict=True)
         for f in likelihood.latent
     ]
-    J, R = len(keys), sum(ranks)
     numbers = {
         "kernels": tuple(
             kernel.start(np.full(len(columns), ell), columns, scaling.scale)
             for kernel, ell in zip(kernels, beginning.lengthscales * change, strict=True)
         ),
         "inducing_inputs": beginning.inducing_inputs,
-        "constants": np.zeros(J),
-        "centre": np.concatenate([start.constant for start in starts]),
-        "spread": np.concatenate([start.spread for start in starts]),
+        **PRIORS[prior].start(
+            np.concatenate([start.constant for start in starts]),
+            np.concatenate([start.spread for start in starts]),
+            np.stack([_normal(seed, restart, key, sum(ranks)) for key in keys]),
+        ),
     }
-    if prior == "independent":
-        kind: type[Affine] = Independent
-        numbers["weights"] = np.ones((J, 1))
-    else:
-        kind = LMC
-        own = np.arange(R) == np.arange(J)[:, None] % R  # each function begins with its own latent
-        mixing = np.stack([_normal(seed, restart, key, R) for key in keys])
-        numbers |= {"weights": own + 0.3 * mixing, "mask": np.ones((J, R))}
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
     likelihoods = tuple(
         eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
@@ -285,9 +278,8 @@ def initial_parameters(
         for likelihood, start in zip(data.likelihoods, starts, strict=True)
     )
     precisions, anchors = _hyperpriors(likelihoods, values, weight_scale)
-    return Parameters(
-        kind(**arrays, ranks=tuple(ranks), precisions=precisions), likelihoods, anchors
-    )
+    begun = PRIORS[prior](**arrays, ranks=tuple(ranks)).with_hyperprior(precisions)
+    return Parameters(begun, likelihoods, anchors)
 
 
 def observed_values(

@@ -1,7 +1,7 @@
 """How latent functions become parameter functions."""
 
-from .affine import Affine, Precisions
-from .base import Functions, Latents, Matrices, Prior, Projection, copies
+from .affine import Affine
+from .base import Functions, Latents, Matrices, Precisions, Prior, Projection, copies
 from .lmc import LMC, Independent
 
 __all__ = [

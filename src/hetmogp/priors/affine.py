@@ -1,6 +1,7 @@
 """Parameter functions that are affine in the latents: f(x) = b + W u(x)."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -11,21 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..quadrature import root
-from .base import Functions, Latents, Prior
+from .base import Functions, Latents, Precisions, Prior
 
-__all__ = ["Affine", "Precisions"]
-
-
-class Precisions(eqx.Module):
-    """How narrow the normal priors of constants and weights are; zero for no prior.
-
-    Attributes:
-        constants: of each parameter function's constant, around where it starts.
-        weights: of each parameter function's weights, around zero.
-    """
-
-    constants: Float[Array, " J"]
-    weights: Float[Array, " J"]
+__all__ = ["Affine"]
 
 
 class Affine(Prior):
@@ -42,6 +31,10 @@ class Affine(Prior):
         precisions: of the normal priors of constants and weights, while they are learned.
     """
 
+    arrays: ClassVar[Mapping[str, str]] = {
+        **{"weights": "JR", "constants": "J"},
+        **{"centre": "J", "spread": "J"},
+    }
     learned: ClassVar[tuple[str, ...]] = ("weights", "constants")
 
     weights: Float[Array, "J R"]
@@ -49,6 +42,14 @@ class Affine(Prior):
     centre: Float[Array, " J"]
     spread: Float[Array, " J"]
     precisions: Precisions | None = eqx.field(default=None, kw_only=True)
+
+    @classmethod
+    def start(cls, centre: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> dict:
+        """See `Prior.start`: each function begins with a latent of its own, and a little more."""
+        J, R = noise.shape
+        own = np.arange(R) == np.arange(J)[:, None] % R
+        numbers = {"constants": np.zeros(J), "centre": centre, "spread": spread}
+        return {"weights": own + 0.3 * noise, **numbers}
 
     @property
     @abstractmethod
@@ -116,9 +117,9 @@ class Affine(Prior):
         weights = jnp.sum(self.precisions.weights[:, None] * self.weights**2)
         return -0.5 * (constants + weights)
 
-    def without_hyperprior(self) -> Self:
-        """See `Prior.without_hyperprior`."""
-        return replace(self, precisions=None)
+    def with_hyperprior(self, precisions: Precisions | None) -> Self:
+        """See `Prior.with_hyperprior`."""
+        return replace(self, precisions=precisions)
 
     def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
         """B_q = A_q A_qᵀ."""

@@ -7,6 +7,7 @@ what observations say about f.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from ..kernels import Kernel
 from ..linalg import over_latents, whiten
 from ..quadrature import root
 
-__all__ = ["Functions", "Latents", "Matrices", "Prior", "Projection", "copies"]
+__all__ = ["Functions", "Latents", "Matrices", "Precisions", "Prior", "Projection", "copies"]
 
 
 class Latents(NamedTuple):
@@ -104,24 +105,56 @@ def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[A
     return per_latent[np.repeat(np.arange(len(ranks)), ranks)]
 
 
+class Precisions(eqx.Module):
+    """How narrow the normal priors of constants and weights are; zero for no prior.
+
+    Attributes:
+        constants: of each parameter function's constant, around where it starts.
+        weights: of each parameter function's weights, around zero.
+    """
+
+    constants: Float[Array, " J"]
+    weights: Float[Array, " J"]
+
+
 class Prior(eqx.Module):
     """Independent latents, and how they make the parameter functions.
 
     In the methods `part` says which of all J parameter functions are meant, those of one output.
 
     Attributes:
-        learned: the names of the arrays that are learned as they are, besides kernels and inducing
-            inputs.
+        arrays: the arrays of a prior besides its inducing inputs, by name, with their shapes: J
+            parameter functions, R copies of latents.
+        learned: those of them that are learned as they are.
+        one_each: whether each parameter function has a latent of its own and no other.
         kernels: k_q, one per latent.
         inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
         ranks: R_q, the number of copies of each latent.
     """
 
+    arrays: ClassVar[Mapping[str, str]] = {}
     learned: ClassVar[tuple[str, ...]] = ()
+    one_each: ClassVar[bool] = False
 
     kernels: tuple[Kernel, ...]
     inducing_inputs: Float[Array, "Q M p"]
     ranks: tuple[int, ...] = eqx.field(static=True)
+
+    @classmethod
+    @abstractmethod
+    def start(
+        cls,
+        centre: Float[np.ndarray, " J"],
+        spread: Float[np.ndarray, " J"],
+        noise: Float[np.ndarray, "J R"],
+    ) -> dict[str, np.ndarray]:
+        """The `arrays` to start from.
+
+        Args:
+            centre: a good constant value of each parameter function.
+            spread: how far each may be expected to move.
+            noise: standard normal numbers, to tell the latents apart.
+        """
 
     @abstractmethod
     def values(self, part: slice, u: Float[Array, "... R"]) -> Float[Array, "... J"]:
@@ -158,8 +191,8 @@ class Prior(eqx.Module):
     def log_density(self) -> Float[Array, ""]:
         """The log density of what is learned here by a point, but for a constant."""
 
-    def without_hyperprior(self) -> Self:
-        """The same, for use after learning: `log_density` is needed no more."""
+    def with_hyperprior(self, precisions: Precisions | None) -> Self:
+        """The same with normal priors of what it learns by a point, for `log_density`; or none."""
         return self
 
     @abstractmethod

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..columns import Column
 from ..inputs import restored
+from ..priors import PRIORS
+from ..variational import FAMILIES
 from .description import Rule, shortened
 
 __all__ = ["check_arrays"]
@@ -20,26 +22,13 @@ RANGE = Rule("ends in order", lambda a: bool(np.isfinite(a).all() and (a[0] <= a
 # J parameter functions, R copies of latents, M inducing inputs of p numbers; Z is one or a set for
 # each latent, n is any number. The prior and q have more of their own.
 ARRAYS = {
-    "parameters.prior.constants": ("J", FINITE),
-    "parameters.prior.centre": ("J", FINITE),
-    "parameters.prior.spread": ("J", ABOVE_ZERO),
     "parameters.prior.inducing_inputs": ("ZMp", FINITE),
     "scaling.centre": ("p", FINITE),
     "scaling.scale": ("p", ABOVE_ZERO),
     "history": ("n", FINITE),
     "input_range": ("2p", RANGE),
 }
-OF_THE_PRIOR = {
-    "lmc": {
-        "parameters.prior.weights": ("JR", FINITE),
-        "parameters.prior.mask": ("JR", SWITCHES),
-    },
-    "independent": {"parameters.prior.weights": ("J1", FINITE)},
-}
-OF_Q = {
-    "factorised": {"q.mean": ("RM", FINITE), "q.root": ("RMM", FINITE)},
-    "coupled": {"q.mean": ("1K", FINITE), "q.root": ("1KK", FINITE)},
-}
+SPECIAL = {"spread": ABOVE_ZERO, "mask": SWITCHES}  # all other arrays hold finite numbers
 OF_A_KERNEL = re.compile(r"parameters\.prior\.kernels\..*", re.DOTALL)
 LEARNED = re.compile(r"parameters\.likelihoods\.\d+\.free\..*", re.DOTALL)
 
@@ -60,7 +49,10 @@ def check_arrays(
         facts: the description, which was checked.
         functions: J.
     """
-    ranks, rules = facts["ranks"], {**ARRAYS, **OF_THE_PRIOR[facts["prior"]], **OF_Q[facts["q"]]}
+    ranks, rules = facts["ranks"], dict(ARRAYS)
+    for where, kind in (("parameters.prior", PRIORS[facts["prior"]]), ("q", FAMILIES[facts["q"]])):
+        for name, shape in kind.arrays.items():
+            rules[f"{where}.{name}"] = (shape, SPECIAL.get(name, FINITE))
     tables = facts["options"].get("inducing") == "tables"  # which the user placed: they are kept
     given = sum(name.startswith("inducing.") for name in arrays)
     if bool(given) != tables:

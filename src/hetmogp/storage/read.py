@@ -21,7 +21,7 @@ from ..inputs import restored
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
-from ..priors import PRIORS, Affine
+from ..priors import PRIORS
 from ..record import Record
 from ..variational import FAMILIES
 from .arrays import check_arrays
@@ -148,17 +148,16 @@ def _skeleton(
 ) -> dict[str, Any]:
     """The model that is described, with a place for each number."""
     room: Any = np.zeros(())
-    kind: type[Affine] = PRIORS[facts["prior"]]
+    kind: Any = PRIORS[facts["prior"]]
     family: Any = FAMILIES[facts["q"]]
-    own = ["inducing_inputs", *kind.learned, "centre", "spread"]
     prior = kind(
         kernels=tuple(_kernel(kernel, custom) for kernel in facts["kernels"]),
-        **dict.fromkeys([*own, "mask"] if facts["prior"] == "lmc" else own, room),
+        **dict.fromkeys(("inducing_inputs", *kind.arrays), room),
         ranks=tuple(facts["ranks"]),
     )
     likelihoods = tuple(_with_room(unfitted[name]) for name in sorted(unfitted))
     parameters = {"prior": prior, "likelihoods": likelihoods}
-    return {"parameters": parameters, "q": family(room, room)}
+    return {"parameters": parameters, "q": family(**dict.fromkeys(family.arrays, room))}
 
 
 def _class(name: str, base: type, module: Any, custom: Mapping[str, type], what: str) -> type:

@@ -7,6 +7,7 @@ a natural-gradient step (mini-batches). Draws of functions begin with draws of v
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -35,9 +36,12 @@ class Family(eqx.Module):
     """A member of a family of q(v).
 
     Attributes:
+        arrays: the arrays of a member by name, with their shapes: R copies of latents, M inducing
+            inputs of each, K = R M.
         diagonal: whether the latents at a row are independent.
     """
 
+    arrays: ClassVar[Mapping[str, str]] = {}
     diagonal: ClassVar[bool] = False
 
     @classmethod

@@ -11,7 +11,8 @@ such q then, the bound is NaN, and fitting takes a shorter step. At the best q, 
 positive definite by itself: nothing is lifted or clipped, and the fixed point is the right one.
 """
 
-from typing import Self
+from collections.abc import Mapping
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -26,6 +27,8 @@ __all__ = ["Coupled"]
 
 class Coupled(Blocks):
     """q(v) = N(m, S) over all copies of all latents: mean (1, RM) and root (1, RM, RM)."""
+
+    arrays: ClassVar[Mapping[str, str]] = {"mean": "1K", "root": "1KK"}
 
     @classmethod
     def at_prior(cls, R: int, M: int) -> Self:

@@ -1,5 +1,6 @@
 """q(v) independent over all copies of all latents, as in the paper."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import equinox as eqx
@@ -18,6 +19,7 @@ __all__ = ["Factorised"]
 class Factorised(Blocks):
     """q(v) = Π N(m, S) over the R copies of latents: means (R, M) and roots (R, M, M)."""
 
+    arrays: ClassVar[Mapping[str, str]] = {"mean": "RM", "root": "RMM"}
     diagonal: ClassVar[bool] = True
 
     @classmethod

@@ -1,7 +1,8 @@
 """A new user's walk: a table with five kinds of columns and gaps, to predictions and a report.
 
-Every command runs in a process of its own, as a user would call it, and every file it leaves is
-opened and compared with the truth that the table was made from.
+The fit and the report run in processes of their own, as a user would call them, the other commands
+in this one. Every file that they leave is opened and compared with the truth that the table was
+made from.
 """
 
 import io
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import hetmogp as hm
 from hetmogp import plots
+from hetmogp.cli import app
 
 DAYS, SITES = 60, ("hill", "port", "town")
 GAP = (30, 42)  # days in which nobody wrote down whether it rained, but at the hill
@@ -69,23 +72,33 @@ def hetmogp(folder, *arguments):
     return done.stdout
 
 
+def here(*arguments):
+    """The same in this process, which has imported all that is needed."""
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def walk(tables):
     """All the commands in turn."""
-    found = hetmogp(
-        *(tables, "discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,sky"),
-        "--json",
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tables)
+        yield _walked(tables)
+
+
+def _walked(tables):
+    said = {}
+    said["discover"] = here(
+        *("discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,sky", "--json")
     )
-    said = {"discover": found}
     said["fit"] = hetmogp(
         *(tables, "fit", "days.csv", "--inputs", "date,site", "--inducing", 30, "--latents", 2),
         *("--output", "level:gaussian", "--output", "rain:bernoulli", "--output", "visits:poisson"),
         *("--output", "sky:categorical", "--output", "wait:weibull"),
     )
-    said["score"] = hetmogp(tables, "score", "days.hetmogp", "test.csv", "--json")
-    said["predict"] = hetmogp(
-        tables, "predict", "days.hetmogp", "--grid", DAYS, "--out", "grid.csv"
-    )
+    said["score"] = here("score", "days.hetmogp", "test.csv", "--json")
+    said["predict"] = here("predict", "days.hetmogp", "--grid", DAYS, "--out", "grid.csv")
     said["report"] = hetmogp(tables, "report", "days.hetmogp", "--data", "days.csv")
     return said
 

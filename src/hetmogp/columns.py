@@ -55,19 +55,19 @@ class Column:
         if self.kind == "duration" and values.map(lambda v: isinstance(v, str)).any():
             with suppress(ValueError):  # text such as "2 days 03:00:00", as files have it
                 values = pd.Series(pd.to_timedelta(values))
-        found = describe(values, what, self.name)
-        if found.kind != self.kind:
+        column = describe(values, what, self.name)
+        if column.kind != self.kind:
             raise ValueError(
-                f"{where} holds {PLURAL[found.kind]} such as {_some(values)!r}; the model was "
+                f"{where} holds {PLURAL[column.kind]} such as {_some(values)!r}; the model was "
                 f"fitted on {PLURAL[self.kind]}"
             )
         if self.kind == "duration":
             return _microseconds(values.astype("timedelta64[us]")) / DAY
         times = _as_times(values)
-        if found.aware != self.aware:
-            have, had = ("with a", "none") if found.aware else ("without a", "one")
+        if column.aware != self.aware:
+            have, had = ("with a", "none") if column.aware else ("without a", "one")
             raise ValueError(f"{where} holds times {have} time zone; in the fit they had {had}")
-        if found.aware:
+        if column.aware:
             times = times.dt.tz_convert("UTC").dt.tz_localize(None)
         return _microseconds(times.astype("datetime64[us]")) / DAY
 

@@ -311,14 +311,14 @@ def choose(
                 "all processes must be given the same X and Y"
             )
         recommended[name] = candidates[said]
-    found = Discovery(table, recommended)
-    for name, why in found.left_out.items():
+    discovery = Discovery(table, recommended)
+    for name, why in discovery.left_out.items():
         warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
     every = {str(name): one for name, one in wanted.items()} | recommended
-    chosen = {name: one for name, one in every.items() if name not in found.left_out}
+    chosen = {name: one for name, one in every.items() if name not in discovery.left_out}
     if not chosen:
-        raise ValueError(f"Y has no column that can be modelled: {found.left_out}")
-    return chosen, found
+        raise ValueError(f"Y has no column that can be modelled: {discovery.left_out}")
+    return chosen, discovery
 
 
 def _is_auto(likelihood: Any) -> bool:

@@ -56,12 +56,12 @@ def quantiles(
     asked = Asked(distribution, level, rows, mean, std)
     with np.errstate(all="ignore"):  # what is too large to hold is as good as infinite
         if likelihood.discrete:
-            found = _whole(asked, likelihood.ends).reshape(k, N)
+            y = _whole(asked, likelihood.ends).reshape(k, N)
         else:
-            found = _real(asked, likelihood.ends, likelihood.atoms, precision).reshape(k, N)
-    order = np.argsort(levels)  # rounding must not let a higher level have a lower quantile
-    found[order] = np.maximum.accumulate(found[order], axis=0)
-    return found
+            y = _real(asked, likelihood.ends, likelihood.atoms, precision).reshape(k, N)
+    upwards = np.argsort(levels)  # rounding must not let a higher level have a lower quantile
+    y[upwards] = np.maximum.accumulate(y[upwards], axis=0)
+    return y
 
 
 class Asked(NamedTuple):
@@ -126,14 +126,14 @@ def _real(
         return ndtri(p) - ndtri(level)
 
     share = (level - below[rows]) / within[rows]  # of what is between the atoms
-    found = np.where(share <= 0, low, np.where(share > 1, high, np.nan))
-    left = np.flatnonzero(np.isnan(found))
+    y = np.where(share <= 0, low, np.where(share > 1, high, np.nan))
+    left = np.flatnonzero(np.isnan(y))
     if left.size:
         rows, share = rows[left], np.clip(share[left], LEAST, MOST)
         z, tolerance = ndtri(share), (1e-4 * precision, precision)
         x, _, sign = _root(above, z - 2.0, z + 2.0, (rows, share), (-np.inf, np.inf), tolerance)
-        found[left] = np.where(sign == 0, value(x, rows), np.where(sign > 0, low, high))
-    return found
+        y[left] = np.where(sign == 0, value(x, rows), np.where(sign > 0, low, high))
+    return y
 
 
 def _root(

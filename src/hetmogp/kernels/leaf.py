@@ -51,16 +51,18 @@ class Leaf(Kernel):
         return values if self.active_dims is None else values[np.asarray(self.active_dims)]
 
     def _bound_to(self, columns: Sequence[str]) -> Self:
-        """This kernel with its columns as checked positions and lengthscales that fit them."""
+        """This kernel with its columns as checked positions and numbers that fit them."""
         dims = self.active_dims
         if dims is not None:
             dims = tuple(position(dim, columns) for dim in dims)
         p = len(columns) if dims is None else len(dims)
-        if self.lengthscale is not None and np.size(self.lengthscale) not in (1, p):
-            raise ValueError(
-                f"{type(self).__name__} has {np.size(self.lengthscale)} lengthscales for {p} "
-                f"inputs: give one number, or {p}"
-            )
+        for name in self.per_input:
+            values = getattr(self, name)
+            if values is not None and np.size(values) not in (1, p):
+                raise ValueError(
+                    f"{type(self).__name__} has {np.size(values)} {name}s for {p} inputs: give one "
+                    f"number, or {p}"
+                )
         return dataclasses.replace(self, active_dims=dims)
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:

@@ -46,11 +46,6 @@ class Periodic(Leaf):
         kernel = self._bound_to(columns)
         period = kernel._active(spread)
         if self.period is not None:
-            if np.size(self.period) not in (1, len(period)):
-                raise ValueError(
-                    f"Periodic has {np.size(self.period)} periods for {len(period)} inputs: "
-                    f"give one number, or {len(period)}"
-                )
             period = self.period / kernel._active(scale)
         lengthscale = np.broadcast_to(
             1.0 if self.lengthscale is None else self.lengthscale, period.shape

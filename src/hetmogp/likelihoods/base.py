@@ -417,9 +417,7 @@ class Likelihood(eqx.Module):
         """The likelihood of an observation that comes with these arguments."""
         if not given:
             return self
-        return eqx.tree_at(
-            lambda of: [of.given[name] for name in given], self, list(given.values())
-        )
+        return eqx.tree_at(lambda one: [one.given[n] for n in given], self, list(given.values()))
 
     def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
         """Read a column of values (missing ones are NaN or None): this likelihood, and numbers."""
@@ -452,10 +450,10 @@ class Likelihood(eqx.Module):
 
         @jax.jit
         def cost(z: Array) -> Array:
-            of = {**known, **dict(zip(names, z, strict=True))}
-            free = {name: of[name] for name in self.free}
+            every = {**known, **dict(zip(names, z, strict=True))}
+            free = {name: every[name] for name in self.free}
             fitted = eqx.tree_at(lambda one: one.free, self, free) if free else self
-            f = jnp.stack([jnp.asarray(of[name], float) for name in self.latent])
+            f = jnp.stack([jnp.asarray(every[name], float) for name in self.latent])
             return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_prob(y, f))(values, given))
 
         def finite(z: np.ndarray) -> tuple[float, np.ndarray]:
@@ -470,8 +468,8 @@ class Likelihood(eqx.Module):
             np.array([{"identity": at, "exp": size}.get(kind, 0.0) for kind in kinds])
             for at, size in ((middle, spread), (middle, 0.0), (0.0, 0.0))
         ]
-        found = [minimize(finite, begin, jac=True, method="L-BFGS-B") for begin in begins]
-        best = min(found, key=lambda one: one.fun)
+        ends = [minimize(finite, begin, jac=True, method="L-BFGS-B") for begin in begins]
+        best = min(ends, key=lambda end: end.fun)
         return {**known, **dict(zip(names, best.x.tolist(), strict=True))}
 
     def decode(self, y: np.ndarray) -> np.ndarray:

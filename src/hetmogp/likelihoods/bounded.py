@@ -86,9 +86,7 @@ class Beta(Likelihood):
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """Moments: mean, and mean (1 − mean)/variance − 1, neither taken to an extreme."""
-        mean = float(np.mean(y))
-        concentration = mean * (1.0 - mean) / max(float(np.var(y)), 1e-300) - 1.0
-        return {"mean": mean, "concentration": float(np.clip(concentration, 0.5, 200.0))}
+        return _moments(y)
 
 
 class ZeroOneInflatedBeta(Likelihood):
@@ -185,14 +183,18 @@ class ZeroOneInflatedBeta(Likelihood):
         """Shares at the ends, and moments between them."""
         at_end = (y <= 0) | (y >= 1)
         inside = y[~at_end] if not at_end.all() else np.array([0.5])
-        mean = float(np.mean(inside))
-        concentration = mean * (1.0 - mean) / max(float(np.var(inside)), 1e-300) - 1.0
         return {
-            "mean": mean,
-            "concentration": float(np.clip(concentration, 0.5, 200.0)),
+            **_moments(inside),
             "edge": (np.sum(at_end) + 0.5) / (y.size + 1.0),
             "one": (np.sum(y >= 1) + 0.5) / (np.sum(at_end) + 1.0),
         }
+
+
+def _moments(y: np.ndarray) -> dict[str, float]:
+    """The mean and the concentration of a Beta that has the mean and the variance of y."""
+    mean = float(np.mean(y))
+    concentration = mean * (1.0 - mean) / max(float(np.var(y)), 1e-300) - 1.0
+    return {"mean": mean, "concentration": float(np.clip(concentration, 0.5, 200.0))}
 
 
 def _inside(y: Array) -> Array:

@@ -187,10 +187,11 @@ def from_distribution(
     kind = distribution.__name__
     if links is None:
         links = {n: _suited(kind, n, c) for n, c in constraints.items() if n not in values}
-    chosen = {}
-    for name, link in links.items():
+    for name in (*links, *values):
         if name not in constraints:
             raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
+    chosen = {}
+    for name, link in links.items():
         if name in values:
             raise ValueError(f"{kind}: {name} cannot have a link and be fixed at {values[name]}")
         if not isinstance(link, Link) and link not in LINKS:
@@ -201,35 +202,31 @@ def from_distribution(
         if name not in everything:
             raise ValueError(f"{kind}: {name} has neither a link nor a value")
     for name, value in values.items():
-        if name not in constraints:
-            raise ValueError(f"{kind} has no parameter {name!r}; it has {list(constraints)}")
         if not np.all(constraints[name](value)):
             raise ValueError(f"{kind}: {name}={value} is not {constraints[name]}")
     latent = tuple(chosen) if latent is None else latent
     options: dict[str, Any] = {"weight": weight, "latent": latent, **values}
     try:
-        found = FromDistribution(distribution, tuple(everything.items()), **options)
+        likelihood = FromDistribution(distribution, tuple(everything.items()), **options)
     except TypeError as error:
         raise ValueError(f"{kind} cannot be made from {list(everything)}: {error}") from None
-    typical = found._typical()
+    typical = likelihood._typical()
     if typical.batch_shape or typical.event_shape:
         raise ValueError(f"{kind}: an output must be a single number, not {typical.event_shape}")
-    return found
+    return likelihood
 
 
 def _suited(kind: str, name: str, constraint: Any) -> Link:
     """The link whose range is a parameter's constraint."""
     from numpyro.distributions import constraints  # slow to import
 
-    suited = [
-        (constraints.real, identity),
-        (constraints.circular, identity),
-        (constraints.positive, exp),
-        (constraints.nonnegative, exp),
-        (constraints.unit_interval, logistic),
-    ]
-    for known, link in suited:
-        if constraint is known:
+    suited = {
+        identity: (constraints.real, constraints.circular),
+        exp: (constraints.positive, constraints.nonnegative),
+        logistic: (constraints.unit_interval,),
+    }
+    for link, known in suited.items():
+        if any(constraint is one for one in known):
             return link
     raise ValueError(
         f"{kind}: the parameter {name} is {constraint}, for which there is no usual link; give "

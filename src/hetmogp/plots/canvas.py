@@ -61,10 +61,10 @@ def name_axis(axis: Axis, column: Column) -> None:
 def panels_for(n: int, axes: Any, height: float = 2.4) -> np.ndarray:
     """Axes for n panels in rows of three, or those given."""
     if axes is not None:
-        found = np.asarray(axes, dtype=object).reshape(-1)
-        if len(found) != n:
-            raise ValueError(f"axes has {len(found)} Axes for {n} panels")
-        return found
+        panels = np.asarray(axes, dtype=object).reshape(-1)
+        if len(panels) != n:
+            raise ValueError(f"axes has {len(panels)} Axes for {n} panels")
+        return panels
     columns = min(n, 3)
     rows = -(-n // columns)
     figure, grid = plt.subplots(
@@ -74,13 +74,13 @@ def panels_for(n: int, axes: Any, height: float = 2.4) -> np.ndarray:
         sharex=True,
         squeeze=False,
     )
-    found = grid.reshape(-1)
-    for spare in found[n:]:
-        figure.delaxes(spare)
-    for k, ax in enumerate(found[:n]):
+    panels, spare = np.split(grid.reshape(-1), [n])
+    for ax in spare:
+        figure.delaxes(ax)
+    for k, ax in enumerate(panels):
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelbottom=k + columns >= n)  # also above a place left empty
-    return found[:n]
+    return panels
 
 
 def finish(panels: np.ndarray, column: Column, ylabel: str, own: bool) -> None:

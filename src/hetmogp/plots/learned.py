@@ -128,7 +128,7 @@ def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
     axes.set_xticks(range(J), said, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(J), said)
     axes.tick_params(length=0)
-    for end in np.cumsum([len(of.latent) for of in model.likelihoods_.values()])[:-1]:
+    for end in np.cumsum([len(one.latent) for one in model.likelihoods_.values()])[:-1]:
         axes.axhline(end - 0.5, color="black", lw=1.2)
         axes.axvline(end - 0.5, color="black", lw=1.2)
     return axes

@@ -81,7 +81,7 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
     """What sharing gained: the NLPD of a joint model less that of another, for each output.
 
     The bars are standard errors of the mean difference over the same values; left of zero the
-    joint model predicted better. The NLPDs themselves are written beside.
+    joint model predicted better. The NLPDs themselves stand to the right.
 
     Args:
         joint: a fitted model.

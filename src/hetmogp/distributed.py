@@ -14,7 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from functools import cache
+from types import FrameType
 from typing import Any, TypeVar
 
 import jax
@@ -36,7 +37,6 @@ T = TypeVar("T")
 _formed = False
 _failed = False
 _alone = False
-_hooks: list[Callable[..., Any]] = []  # what printed errors before
 
 
 class GroupError(ConnectionError):
@@ -144,18 +144,16 @@ def initialize(
 # -- leaving a group -------------------------------------------------------------------------------
 
 
+@cache
 def _leave_when_failed() -> None:
-    """See to it that a process does not wait at its end for others after an error of its own."""
-    if sys.excepthook is not _print_and_give_up:
-        _hooks.append(sys.excepthook)
-        sys.excepthook = _print_and_give_up
+    """See to it, once, that a process does not wait at its end for others after its own error."""
+    show = sys.excepthook
 
+    def show_and_give_up(*error: Any) -> None:
+        show(*error)
+        give_up()
 
-def _print_and_give_up(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    _hooks[-1](kind, error, trace)
-    give_up()
+    sys.excepthook = show_and_give_up
 
 
 def give_up() -> None:

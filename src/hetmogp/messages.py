@@ -25,17 +25,14 @@ PLAN = "plan"
 NUMBERS = "biuf"  # kinds of NumPy's: bool, int, unsigned, float
 
 # The errors that keep their type on the way to another process, and where they are defined.
+BUILTIN = (
+    *("ValueError", "TypeError", "RuntimeError", "NotImplementedError", "ImportError"),
+    *("ArithmeticError", "OverflowError", "ZeroDivisionError", "FloatingPointError", "MemoryError"),
+    *("OSError", "FileNotFoundError", "FileExistsError", "PermissionError", "IsADirectoryError"),
+    *("NotADirectoryError", "ConnectionError", "TimeoutError", "KeyboardInterrupt"),
+)
 ERRORS = {
-    **dict.fromkeys(
-        [
-            *("ValueError", "TypeError", "RuntimeError", "NotImplementedError", "ImportError"),
-            *("ArithmeticError", "OverflowError", "ZeroDivisionError", "FloatingPointError"),
-            *("OSError", "FileNotFoundError", "FileExistsError", "PermissionError"),
-            *("IsADirectoryError", "NotADirectoryError", "ConnectionError", "TimeoutError"),
-            *("MemoryError", "KeyboardInterrupt"),
-        ],
-        "builtins",
-    ),
+    **dict.fromkeys(BUILTIN, "builtins"),
     "GroupError": "hetmogp.distributed",
     "CheckpointError": "hetmogp.fitting.checkpoint",
     "NotPositiveDefiniteError": "hetmogp.fitting.fit",

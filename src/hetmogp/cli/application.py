@@ -149,8 +149,10 @@ def print_data(text: str) -> None:
 
 def print_json(content: Any) -> None:
     """Print an object as JSON; what is not a finite number is null."""
-    text = json.dumps(_plain(content), indent=1, ensure_ascii=False).split("\n")
-    lines = (UNPRINTABLE.sub(lambda c: f"\\u{ord(c[0]):04x}", line) for line in text)
+    text = json.dumps(content, default=lambda one: one.item() if hasattr(one, "item") else str(one))
+    finite = json.loads(text, parse_constant=lambda word: None)
+    text = json.dumps(finite, indent=1, ensure_ascii=False)
+    lines = (UNPRINTABLE.sub(lambda c: f"\\u{ord(c[0]):04x}", line) for line in text.split("\n"))
     _print("\n".join(lines), end="\n")
 
 
@@ -162,18 +164,6 @@ def _print(text: str, end: str) -> None:
         raise
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
-
-
-def _plain(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {str(key): _plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    if hasattr(content, "item"):
-        content = content.item()
-    if isinstance(content, float) and (content != content or abs(content) == float("inf")):
-        return None
-    return content if isinstance(content, str | int | float | bool | None) else str(content)
 
 
 def _remember_compilations() -> None:

@@ -33,10 +33,8 @@ def finish(figure: go.Figure, x: dict, y: str | None, height: int = 360) -> None
         autosize=True,
         margin={"l": 8, "r": 8, "t": 12, "b": 8},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        hovermode="closest",
         hoverlabel={"namelength": -1},
         font={"family": "system-ui, sans-serif", "size": 13},
-        dragmode="zoom",
     )
     figure.update_xaxes(automargin=True, **x)
     figure.update_yaxes(automargin=True, title=y)

@@ -6,7 +6,7 @@ output at a time, and compares the log density of the others.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, time
 from typing import Any, NamedTuple
@@ -158,27 +158,23 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
     return Proposal(seen, REAL)
 
 
-class Discovery(Mapping[str, Likelihood]):
+class Discovery(dict[str, Likelihood]):
     """The recommended likelihood of every output that can be modelled, by name.
 
     Attributes:
         table: one row per output and candidate: the mean log density of held-out values, how much
             less than the best that is with its standard error, whether it is the recommendation and
             why. An output that cannot be modelled has one row without a likelihood.
-        likelihoods: the recommendations, as a dict for `HetMOGP`.
     """
 
-    def __init__(self, table: pd.DataFrame, likelihoods: dict[str, Likelihood]):
-        self.table, self.likelihoods = table, likelihoods
+    def __init__(self, table: pd.DataFrame, likelihoods: Mapping[str, Likelihood]):
+        super().__init__(likelihoods)
+        self.table = table
 
-    def __getitem__(self, name: str) -> Likelihood:
-        return self.likelihoods[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.likelihoods)
-
-    def __len__(self) -> int:
-        return len(self.likelihoods)
+    @property
+    def likelihoods(self) -> dict[str, Likelihood]:
+        """The recommendations, as a dict for `HetMOGP`."""
+        return dict(self)
 
     @property
     def left_out(self) -> dict[str, str]:

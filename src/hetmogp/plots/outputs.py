@@ -10,21 +10,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from ..curves import (
-    Curve,
-    Seen,
-    curve_of,
-    gaps,
-    likelihood_of,
-    line_through,
-    middle,
-    quantity,
-    range_of,
-    read_data,
-    seen_of,
-    shown_as,
-    turns,
-)
+from .. import curves
+from ..curves import Curve, Seen
 from ..inputs import grid as grid_over
 from ..inputs import restored
 from ..likelihoods import Likelihood
@@ -72,26 +59,26 @@ def posterior(
         legend: whether to add one.
         ax: where to draw.
     """
-    likelihood = likelihood_of(model, output)
-    data = read_data(model, X, Y)
-    line = line_through(model, "posterior", x, along=along, at=at, data=data)
-    prediction, shown = _at(model, output, line.table), shown_as(model, line.table, line.j)
+    likelihood = curves.likelihood_of(model, output)
+    data = curves.read_data(model, X, Y)
+    line = curves.line_through(model, "posterior", x, along=along, at=at, data=data)
+    prediction, shown = _at(model, output, line.table), curves.shown_as(model, line.table, line.j)
     stacked = likelihood.outcome == "nominal"
-    curve = None if stacked else curve_of(model, prediction, level)
+    curve = None if stacked else curves.curve_of(model, prediction, level)
     axes, own = canvas(ax)
     if data is not None:
-        here, every = _of_these_labels(model, line.table[0], seen_of(data, output), data)
-        for k, ends in enumerate(gaps(here.inputs[:, line.j], every[:, line.j])):
+        here, every = _of_these_labels(model, line.table[0], curves.seen_of(data, output), data)
+        for k, ends in enumerate(curves.gaps(here.inputs[:, line.j], every[:, line.j])):
             two = np.tile(line.table[0], (2, 1))
             two[:, line.j] = ends
-            shade(*shown_as(model, two, line.j), ax=axes, label="_" if k else "not observed")
-        _draw_seen(shown_as(model, here.inputs, line.j), likelihood, here, axes)
+            shade(*curves.shown_as(model, two, line.j), ax=axes, label="_" if k else "not observed")
+        _draw_seen(curves.shown_as(model, here.inputs, line.j), likelihood, here, axes)
     if curve is None:
         _draw_stack(likelihood, shown, prediction.probabilities, axes)
     else:
         _draw_curve(likelihood, shown, curve, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
-    axes.set_ylabel(plain(quantity(output, likelihood)))
+    axes.set_ylabel(plain(curves.quantity(output, likelihood)))
     _say_where(model, line.table, [line.j], axes)
     axes.margins(x=0)
     if legend:
@@ -137,7 +124,7 @@ def _draw_curve(likelihood: Likelihood, x: np.ndarray, curve: Curve, ax: Axes) -
 
 def _around(x: np.ndarray, curve: Curve, ax: Axes) -> None:
     """A direction."""
-    for k, turned in enumerate(turns(curve)):
+    for k, turned in enumerate(curves.turns(curve)):
         lines(x, turned if k == 0 else turned._replace(line="_", band="_"), ax)
     ax.set_ylim(-np.pi, np.pi)
     ax.set_yticks(np.pi * np.arange(-2, 3) / 2, ["−π", "−π/2", "0", "π/2", "π"])
@@ -212,23 +199,25 @@ def surface(
             at their medians.
         ax: where to draw.
     """
-    likelihood = likelihood_of(model, output)
+    likelihood = curves.likelihood_of(model, output)
     if what not in ("mean", "std"):
         raise ValueError(f'what must be "mean" or "std", not {what!r}')
     if grid < 2:
         raise ValueError(f"grid must be at least 2, not {grid}")
-    pair, data = _pair(model, inputs), read_data(model, X, Y)
+    pair, data = _pair(model, inputs), curves.read_data(model, X, Y)
     table, shape = _mesh(model, pair, data, grid)
     values, title, ticks = _mapped(_at(model, output, table), what, label)
     values = np.where(np.isfinite(values), values, np.nan).reshape(shape)
     colours = _colours(likelihood, values, what, label)
 
     axes, _ = canvas(ax, (6.4, 4.8))
-    across, up = (shown_as(model, table, j).reshape(shape) for j in pair)
+    across, up = (curves.shown_as(model, table, j).reshape(shape) for j in pair)
     axes.pcolormesh(across[0], up[:, 0], values, **colours)
     if data is not None:
-        here, _ = _of_these_labels(model, table[0], seen_of(data, output), data, besides=pair)
-        x, y = (shown_as(model, here.inputs, j) for j in pair)
+        here, _ = _of_these_labels(
+            model, table[0], curves.seen_of(data, output), data, besides=pair
+        )
+        x, y = (curves.shown_as(model, here.inputs, j) for j in pair)
         look: dict[str, Any] = {"color": DATA}
         if what == "mean":
             mine = here.values if label is None else likelihood.decode(here.codes) == label
@@ -277,8 +266,8 @@ def _mesh(
     """Inputs over a rectangle, row by row from below, and how many there are up and across."""
     up_first = [pair[1], pair[0]]
     columns = [model.columns_[j] for j in up_first]
-    points = grid_over(columns, range_of(model, data)[:, up_first], grid)
-    table = np.tile(middle(model, data), (len(points), 1))
+    points = grid_over(columns, curves.range_of(model, data)[:, up_first], grid)
+    table = np.tile(curves.middle(model, data), (len(points), 1))
     table[:, up_first] = points
     up, across = (len(column.levels) or grid for column in columns)
     return table, (up, across)
@@ -310,11 +299,11 @@ def _mapped(
         of_one = output if unit is None else f"{output} ({unit} = 1)"
         return prediction.std, f"standard deviation of {of_one}", None
     if likelihood.outcome == "yes/no":
-        return prediction.mean, quantity(output, likelihood), None
+        return prediction.mean, curves.quantity(output, likelihood), None
     named = None if likelihood.numeric else list(map(str, likelihood.classes))
     if not np.isfinite(prediction.mean).all():  # a lifetime's may not be
-        return prediction.quantile(0.5), f"median of {quantity(output, likelihood)}", named
-    return prediction.mean, f"mean of {quantity(output, likelihood)}", named
+        return prediction.quantile(0.5), f"median of {curves.quantity(output, likelihood)}", named
+    return prediction.mean, f"mean of {curves.quantity(output, likelihood)}", named
 
 
 def _colours(likelihood: Likelihood, values: np.ndarray, what: str, label: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -12,7 +13,8 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp import report
+from hetmogp import curves, report
+from hetmogp.fitted import Fitted
 from hetmogp.report import canvas, learned
 from hetmogp.report import page as page_module
 from hetmogp.report.notes import notes
@@ -98,6 +100,24 @@ def test_a_report_needs_no_data(model, tmp_path):
     assert "was not scored" in (tmp_path / "r.html").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="X and Y belong together"):
         report.write(model, tmp_path / "r.html", X=[1.0])
+
+
+def test_data_are_read_once_and_predicted_once_for_all_outputs(model, table, tmp_path, monkeypatch):
+    calls: Counter[str] = Counter()
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+
+        def call(*arguments, **options):
+            calls[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((curves, "read"), (Fitted, "read"), (Fitted, "_latents")):
+        counted(owner, name)
+    report.write(model, tmp_path / "once.html", *table)
+    assert calls == {"read": 1, "_latents": 1 + 3}  # at the data, and along a line for each site
 
 
 # -- pictures --------------------------------------------------------------------------------------

@@ -382,6 +382,6 @@ def test_fit_complains_before_any_computation(monkeypatch, likelihoods, X, Y):
     def never(*_):
         raise AssertionError("computed before checking")
 
-    monkeypatch.setattr("hetmogp.model.learn", never)
+    monkeypatch.setattr("hetmogp.fitted.learn", never)
     with pytest.raises(ValueError, match=r"row|rows|observed|classes"):
         hm.HetMOGP(likelihoods).fit(X, Y)

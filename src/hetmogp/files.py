@@ -169,12 +169,12 @@ def read_numbers(
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            found = metadata.get("version", "")
-            if metadata.get("format") != _format(kind) or not VERSIONS.fullmatch(found):
+            written = metadata.get("version", "")
+            if metadata.get("format") != _format(kind) or not VERSIONS.fullmatch(written):
                 raise UnreadableFileError(f"{path} is not a hetmogp {kind}")
-            if int(found) > version:
+            if int(written) > version:
                 raise UnreadableFileError(
-                    f"{path} has format {found}, of a later version; this one reads up to "
+                    f"{path} has format {written}, of a later version; this one reads up to "
                     f"{version}: upgrade hetmogp to read it"
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -15,4 +15,4 @@ def printable(text: str) -> str:
     >>> print(printable("a\x1b[31mb\nc"))
     a\x1b[31mb\nc
     """
-    return UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
+    return UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], text)

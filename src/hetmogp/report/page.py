@@ -38,7 +38,7 @@ def write(
 
     Args:
         model: a fitted model.
-        path: the file to write; it is written beside and renamed.
+        path: the file to write, never half written.
         X: inputs of data to show and to score the model on, as for `fit`.
         Y: its outputs.
         title: of the page.

@@ -1,22 +1,27 @@
 """Numbers that come with each observation: weights, exposures, trials, events."""
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from problems import elbo
 from scipy import special, stats
 
 import hetmogp as hm
-from hetmogp.bound import Rules, elbo
-from hetmogp.data import blocks, full_batch
-from hetmogp.fitting import initial_parameters, svi
+from hetmogp.data import Scaling, blocks, full_batch
+from hetmogp.fitting import svi
+from hetmogp.fitting.start import Beginning, initial_parameters
 from hetmogp.session import session
 from hetmogp.tables import name_outputs, read
-from hetmogp.variational import Factors
+from hetmogp.variational import Factorised
 
 rng = np.random.default_rng(0)
 N = 40
 x = np.linspace(0.0, 1.0, N)
+compiled_elbo = jax.jit(elbo)
 
 
 def bound(likelihoods, X, Y, mini=False):
@@ -24,32 +29,20 @@ def bound(likelihoods, X, Y, mini=False):
     with session():
         data = read(name_outputs(likelihoods, Y), X, Y)
         batch, _ = full_batch(data)
-        seen = data.observed()
-        given = [
-            {name: column[ok] for name, column in columns.items()}
-            for columns, ok in zip(data.given, seen, strict=True)
-        ]
-        parameters = initial_parameters(
-            data.names,
-            data.likelihoods,
-            [np.full(5, 2.0) for _ in data.values],  # the same start whatever the data
-            [{name: np.ones(5) for name in columns} for columns in given],
-            [hm.RBF()],
-            [1],
-            np.linspace(-1.0, 1.0, 5)[None, :, None],
-            np.array([0.35]),
-            [column.name for column in data.columns],
-            np.ones(1),
-            prior="lmc",
-            seed=0,
-            restart=0,
+        same = replace(  # the same start whatever the data
+            data,
+            values=[np.full(5, 2.0) for _ in data.values],
+            given=[{name: np.ones(5) for name in columns} for columns in data.given],
         )
-        q = Factors(jnp.full((1, 5), 0.3), jnp.eye(5)[None])
+        Z = np.linspace(-1.0, 1.0, 5)[None, :, None]
+        beginning = Beginning([hm.RBF()], [1], Z, np.array([0.35]))
+        parameters = initial_parameters(same, beginning, Scaling(np.zeros(1), np.ones(1)))
+        q = Factorised(jnp.full((1, 5), 0.3), jnp.eye(5)[None])
         if mini:
             groups, _ = blocks(data)
             rows = tuple(jnp.arange(len(group.X)) for group in groups)
             batch = svi.mini_batch(groups, rows)
-        return float(elbo(parameters, q, batch, 1e-6, Rules()))
+        return float(compiled_elbo(parameters, q, batch))
 
 
 y = rng.poisson(3.0, N).astype(float)

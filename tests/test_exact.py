@@ -6,21 +6,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from problems import elbo
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import hetmogp as hm
-from hetmogp.bound import Parameters, Rules, at_observations, elbo
+from hetmogp.bound import Rules
 from hetmogp.data import Scaling, full_batch
 from hetmogp.fitting import vem
-from hetmogp.fitting.free import Anchor
-from hetmogp.marginals import by_projection
-from hetmogp.priors import LMC
+from hetmogp.parameters import Parameters
+from hetmogp.posterior import Posterior
+from hetmogp.priors import LMC, Independent
 from hetmogp.session import session
 from hetmogp.tables import read
-from hetmogp.variational import Factors
+from hetmogp.variational import Coupled, Factorised
 
 JITTER = 1e-10
 UNSCALED = Scaling(np.zeros(1), np.ones(1))
@@ -37,7 +38,7 @@ def rbf(a, b, lengthscale):
     return np.exp(-0.5 * ((a[:, None] - b[None]) / lengthscale) ** 2)
 
 
-def problem(ranks, shared, prior="lmc", seed=0):
+def problem(ranks, shared, prior=LMC, seed=0):
     """Two Gaussian outputs with random hyperparameters, and Z at every distinct input."""
     rng = np.random.default_rng(seed)
     grid = np.linspace(0.0, 3.0, 17) + 0.03 * rng.standard_normal(17)
@@ -54,89 +55,118 @@ def problem(ranks, shared, prior="lmc", seed=0):
     numbers = {
         "kernels": tuple(hm.RBF(np.array([ell])) for ell in lengthscales),
         "inducing_inputs": Z[None, :, None],
-        "weights": rng.standard_normal((J, R)),
-        "mask": np.ones((J, R)) if prior == "lmc" else np.eye(J),
+        "weights": rng.standard_normal((J, R if prior is LMC else 1)),
         "constants": rng.standard_normal(J),
         "centre": rng.standard_normal(J),
         "spread": np.array([1.0, 2.0]),
+        **({"mask": np.ones((J, R))} if prior is LMC else {}),
     }
     parameters = Parameters(
-        LMC(**jax.tree.map(jnp.asarray, numbers), ranks=tuple(ranks)), tuple(data.likelihoods)
+        prior(**jax.tree.map(jnp.asarray, numbers), ranks=tuple(ranks)), tuple(data.likelihoods)
     )
     return data, batch, parameters, lengthscales, scales, Z
 
 
-def dense(data, parameters, lengthscales, scales, Z, ranks):
-    """Log evidence, exact posterior means of f at the data, and the mean-field correction."""
-    W, b = np.asarray(parameters.prior.W), np.asarray(parameters.prior.b)
-    owner = np.repeat(np.arange(len(ranks)), ranks)
-    seen = data.observed()
-    x = np.concatenate([X[s, 0] for X, s in zip(data.inputs, seen, strict=True)])
-    y = np.concatenate([v[s] for v, s in zip(data.values, seen, strict=True)])
-    d = np.repeat([0, 1], [s.sum() for s in seen])
-    K = sum(
-        np.outer(W[d, r], W[d, r]) * rbf(x, x, lengthscales[owner[r]]) for r in range(W.shape[1])
-    )
-    noise = np.asarray(scales)[d] ** 2
-    evidence = multivariate_normal(b[d], K + np.diag(noise)).logpdf(y)
-    mean = b[d] + K @ np.linalg.solve(K + np.diag(noise), y - b[d])
+def fitted(parameters, batch, family):
+    """The best q(u) of a family, as a state of VEM and with the prior as a posterior."""
+    state = vem.init(parameters, vem.Problem(batch, Rules(), family, 1e-12), JITTER)
+    return state, Posterior(parameters.prior, state.q, JITTER)
 
-    rows = []
-    for r in range(W.shape[1]):
-        ell = lengthscales[owner[r]]
-        L = np.linalg.cholesky(rbf(Z, Z, ell) + JITTER * np.eye(len(Z)))
-        rows.append(W[d, r] * np.linalg.solve(L, rbf(Z, x, ell)))
-    phi = np.concatenate(rows)
-    P = np.eye(len(phi)) + (phi / noise) @ phi.T
-    blocks = P.reshape(W.shape[1], len(Z), W.shape[1], len(Z))
-    log_det = sum(np.linalg.slogdet(blocks[r, :, r])[1] for r in range(W.shape[1]))
-    return evidence, mean, 0.5 * (log_det - np.linalg.slogdet(P)[1])
+
+class Dense:
+    """The same model without inducing variables, by NumPy: a Gaussian of all values at once."""
+
+    def __init__(self, data, parameters, lengthscales, scales, ranks):
+        self.W, self.b = np.asarray(parameters.prior.W), np.asarray(parameters.prior.b)
+        self.lengthscales = np.repeat(lengthscales, ranks)
+        seen = data.observed()
+        self.x = np.concatenate([X[s, 0] for X, s in zip(data.inputs, seen, strict=True)])
+        self.y = np.concatenate([v[s] for v, s in zip(data.values, seen, strict=True)])
+        self.d = np.repeat(range(len(seen)), [s.sum() for s in seen])
+        self.noise = np.asarray(scales)[self.d] ** 2
+        self.G = self.covariance(self.x, self.d, self.x, self.d) + np.diag(self.noise)
+
+    def covariance(self, x, d, other, e):
+        """Of parameter functions d at x and e at the other inputs."""
+        return sum(
+            np.outer(self.W[d, r], self.W[e, r]) * rbf(x, other, ell)
+            for r, ell in enumerate(self.lengthscales)
+        )
+
+    def evidence(self):
+        return multivariate_normal(self.b[self.d], self.G).logpdf(self.y)
+
+    def posterior(self, x, d):
+        """Mean and covariance of parameter functions d at x."""
+        cross = self.covariance(x, d, self.x, self.d)
+        gain = np.linalg.solve(self.G, cross.T).T
+        mean = self.b[d] + gain @ (self.y - self.b[self.d])
+        return mean, self.covariance(x, d, x, d) - gain @ cross.T
+
+    def mean_field_correction(self, Z):
+        """What a product over latents loses: log det of a precision against that of its blocks."""
+        rows = []
+        for r, ell in enumerate(self.lengthscales):
+            L = np.linalg.cholesky(rbf(Z, Z, ell) + JITTER * np.eye(len(Z)))
+            rows.append(self.W[self.d, r] * np.linalg.solve(L, rbf(Z, self.x, ell)))
+        phi, R = np.concatenate(rows), len(rows)
+        P = np.eye(len(phi)) + (phi / self.noise) @ phi.T
+        blocks = P.reshape(R, len(Z), R, len(Z))
+        log_det = sum(np.linalg.slogdet(blocks[r, :, r])[1] for r in range(R))
+        return 0.5 * (log_det - np.linalg.slogdet(P)[1])
+
+
+NEW = np.linspace(-0.3, 3.3, 8)  # between the rows, and beyond them
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared X", "different X"])
 @pytest.mark.parametrize("ranks", [(1,), (2,), (1, 1, 1), (2, 1, 2)], ids=str)
 def test_bound_is_evidence_less_the_mean_field_correction_and_means_are_exact(ranks, shared):
     data, batch, parameters, lengthscales, scales, Z = problem(ranks, shared)
-    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-12)
-    evidence, mean, correction = dense(data, parameters, lengthscales, scales, Z, ranks)
+    state, posterior = fitted(parameters, batch, Factorised)
+    exact = Dense(data, parameters, lengthscales, scales, ranks)
+    correction = exact.mean_field_correction(Z)
 
-    assert state.bound == pytest.approx(evidence - correction, rel=1e-6)
+    assert state.bound == pytest.approx(exact.evidence() - correction, rel=1e-6)
     if ranks == (1,):
         assert correction == pytest.approx(0.0, abs=1e-8)
     else:
         assert correction > 0.1
-    f: Any = at_observations(
-        parameters,
-        *by_projection(parameters.prior.project(batch.X, JITTER), state.q),
-        batch,
-        Rules(),
-    )
-    found = np.concatenate(
-        [m[np.asarray(o.seen), 0] for (m, _), o in zip(f, batch.outputs, strict=True)]
-    )
-    np.testing.assert_allclose(found, mean, atol=1e-6)
+    f, _ = posterior.functions(np.concatenate([exact.x, NEW])[:, None])
+    for d in range(2):
+        x = np.concatenate([exact.x, NEW])
+        np.testing.assert_allclose(f[:, d], exact.posterior(x, np.full(len(x), d))[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("Q", [1, 3, 6, 10])
+def test_a_coupled_q_has_the_evidence_itself_and_the_exact_covariances(Q):
+    """However many latents the two outputs share: at a row, and between rows and outputs."""
+    ranks = (1,) * Q
+    data, batch, parameters, lengthscales, scales, _ = problem(ranks, Q > 3)
+    state, posterior = fitted(parameters, batch, Coupled)
+    exact = Dense(data, parameters, lengthscales, scales, ranks)
+    assert state.bound == pytest.approx(exact.evidence(), rel=1e-6)
+    x, d = np.repeat(NEW, 2), np.tile([0, 1], len(NEW))
+    mean, cov = (a.reshape(len(NEW), 2, *a.shape[1:]) for a in exact.posterior(x, d))
+    cov = cov.reshape(len(NEW), 2, len(NEW), 2)
+    f, at_rows = posterior.functions(NEW[:, None])
+    np.testing.assert_allclose(f, mean, atol=1e-6)
+    np.testing.assert_allclose(at_rows, np.einsum("njnk->njk", cov), atol=1e-6)
+    again, joint = posterior.joint(NEW[:, None])
+    np.testing.assert_allclose(again, mean, atol=1e-6)
+    np.testing.assert_allclose(joint, cov, atol=1e-6)
 
 
 def test_independent_outputs_have_the_evidence_itself_and_exact_variances():
-    data, batch, parameters, lengthscales, scales, _ = problem((1, 1), False, "independent")
-    state = vem.init(parameters, Anchor.none(parameters), batch, JITTER, Rules(), 1e-12)
-    W, b = np.diag(parameters.prior.W), np.asarray(parameters.prior.b)
-    evidence = 0.0
-    f = at_observations(
-        parameters,
-        *by_projection(parameters.prior.project(batch.X, JITTER), state.q),
-        batch,
-        Rules(),
-    )
+    data, batch, parameters, lengthscales, scales, _ = problem((1, 1), False, Independent)
+    state, posterior = fitted(parameters, batch, Factorised)
+    exact = Dense(data, parameters, lengthscales, scales, (1, 1))
+    assert np.count_nonzero(exact.W) == 2
+    assert state.bound == pytest.approx(exact.evidence(), rel=1e-6)
+    _, cov = posterior.functions(exact.x[:, None])
     for d in range(2):
-        x, y = data.inputs[d][:, 0], data.values[d]
-        K = W[d] ** 2 * rbf(x, x, lengthscales[d])
-        G = K + scales[d] ** 2 * np.eye(len(x))
-        evidence += multivariate_normal(np.full(len(x), b[d]), G).logpdf(y)
-        variance = np.diag(K - K @ np.linalg.solve(G, K))
-        found = np.asarray(f[d][1])[np.asarray(batch.outputs[d].seen), 0, 0]
-        np.testing.assert_allclose(found, variance, atol=1e-6)
-    assert state.bound == pytest.approx(evidence, rel=1e-6)
+        variance = np.diag(exact.posterior(exact.x, np.full(len(exact.x), d))[1])
+        np.testing.assert_allclose(cov[:, d, d], variance, atol=1e-6)
 
 
 def test_one_gaussian_output_is_scikit_learns_exact_regression():
@@ -213,13 +243,8 @@ def test_one_output_gives_the_chained_gp_bound():
     prior = LMC(**jax.tree.map(jnp.asarray, numbers), ranks=(1, 1))
     m = rng.standard_normal((2, 6))
     root = np.tril(0.3 * rng.standard_normal((2, 6, 6))) + 0.5 * np.eye(6)
-    value = elbo(
-        Parameters(prior, tuple(data.likelihoods)),
-        Factors(jnp.asarray(m), jnp.asarray(root)),
-        batch,
-        JITTER,
-        Rules(),
-    )
+    model = Parameters(prior, tuple(data.likelihoods))
+    value = jax.jit(elbo)(model, Factorised(jnp.asarray(m), jnp.asarray(root)), batch, JITTER)
     f_mean, f_var, kl = [], [], 0.0
     for j, ell in enumerate((0.5, 0.9)):
         a, b = numbers["weights"][j, j], numbers["constants"][j]

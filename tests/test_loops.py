@@ -17,19 +17,17 @@ LOOPS = {
     ("addresses.py", "_resolved"): "a deadline",
     ("data.py", "row_draws"): FOR_EVER,
     ("delimited.py", "last_byte"): "the length of the file",
-    ("fitting/run.py", "begin"): "five jitters, up to LARGEST_JITTER",
-    ("fitting/run.py", "advance"): "max_iter rounds",
-    (
-        "fitting/run.py",
-        "run_svi",
-    ): "max_iter steps and five jitters; batches of an epoch, at most 200",
+    ("fitting/full_batch.py", "begin"): "five jitters, up to LARGEST_JITTER",
+    ("fitting/full_batch.py", "advance"): "max_iter rounds",
+    ("fitting/mini_batches.py", "_climb"): "max_iter steps and five jitters",
+    ("fitting/mini_batches.py", "final_bound"): "the batches of an epoch, at most LAST_LOOK",
     ("fitting/stream.py", "_put"): WAITS,
     ("fitting/stream.py", "next"): WAITS,
     ("fitting/stream.py", "_all_stretches"): FOR_EVER,
     ("fitting/stream.py", "_all_buffers"): FOR_EVER,
     ("fitting/stream.py", "step"): "the rows of a step; each turn takes some, or the epoch ends",
     ("fitting/vem.py", "e_step"): "E_STEPS turns, a step of 1e-4, or a gain below the tolerance",
-    ("storage.py", "_options"): "the tensors of the file",
+    ("storage/read.py", "_options"): "the tensors of the file",
 }
 
 

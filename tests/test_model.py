@@ -1,5 +1,7 @@
 """The estimator: its public contract, its invariances, and data that is hard on it."""
 
+import inspect
+import itertools
 import pickle
 
 import jax
@@ -12,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 
 import hetmogp as hm
-from hetmogp.fitting import run, vem
+from hetmogp.fitting import Options, svi, vem
 
 N = 40
 nan = np.nan
@@ -181,7 +183,7 @@ def test_a_categorical_output_keeps_its_labels(forecast):
 
 def test_a_yes_no_output_has_two_probabilities(forecast):
     yes = forecast["yes"]
-    np.testing.assert_allclose(yes.probabilities, np.c_[1 - yes.mean, yes.mean])
+    np.testing.assert_allclose(yes.probabilities, np.c_[1 - yes.mean, yes.mean], atol=1e-8)
     with pytest.raises(AttributeError, match=r"'count'.*no classes"):
         _ = forecast["count"].probabilities
 
@@ -451,6 +453,7 @@ def test_independent_shares_nothing():
         ("rank", [1, 2, 3]),
         ("kernel", [hm.RBF()]),
         ("inducing", 0),
+        ("inducing", 2.5),
         ("inducing", np.ones((3, 2))),
         ("inducing", [np.ones((3, 1))] * 3),
         ("inducing", []),
@@ -462,6 +465,7 @@ def test_independent_shares_nothing():
         ("weight_scale", np.inf),
         ("dtype", "float16"),
         ("bound", "exact"),
+        ("q", "exact"),
         ("optimizer", "sgd"),
     ],
 )
@@ -485,6 +489,12 @@ def test_options_of_the_wrong_kind_are_named(option, value):
     with pytest.raises((TypeError, ValueError), match=option) as caught:
         fitted(**{option: value})
     assert "'r'" not in str(caught.value), "a string was taken for a list"
+
+
+def test_options_are_the_constructors_arguments_with_their_defaults():
+    arguments = dict(inspect.signature(hm.HetMOGP).parameters)
+    arguments.pop("likelihoods")
+    assert Options().items() == {name: one.default for name, one in arguments.items()}
 
 
 # -- mini-batches ----------------------------------------------------------------------------------
@@ -517,6 +527,44 @@ def test_the_papers_way_runs_and_improves(options):
     model = alone(**SVI, **options)
     assert len(model.history_) > 1
     assert model.history_[-1] > model.history_[0]
+
+
+WAYS = list(
+    itertools.product(["coupled", "factorised"], ["joint", "factorised"], ["vem", "svi"], [1, 0])
+)
+IN_SHORT = [
+    ("coupled", "joint", "svi", 1),
+    ("coupled", "factorised", "vem", 1),
+    ("coupled", "joint", "vem", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("q", "bound", "method", "natural"),
+    [*IN_SHORT, *(pytest.param(*w, marks=pytest.mark.slow) for w in WAYS if w not in IN_SHORT)],
+)
+def test_every_way_to_fit_works(q, bound, method, natural):
+    """The size of q says which it is; each gives predictions and a bound that rises."""
+    model = hm.HetMOGP(
+        *({"h": hm.HetGaussian()},),
+        **{"latents": 2, "inducing": 3, "q": q, "bound": bound, "method": method},
+        **{"natural_gradients": bool(natural), "max_iter": 2, "batch_size": 16, "progress": False},
+    ).fit(x, height)
+    assert model.fitted.posterior.q.mean.shape == ((1, 6) if q == "coupled" else (2, 3))
+    assert model.n_iter_ == 2
+    assert np.isfinite(model.elbo_)
+    if method == "vem":
+        assert model.elbo_ > model.history_[0]
+    _, cov = model.parameter_functions(new)
+    assert np.linalg.eigvalsh(cov).min() > -1e-12
+    assert np.isfinite(model.score(new, height[:n]))
+
+
+def test_a_step_that_would_couple_too_much_is_refused_with_the_reason(monkeypatch):
+    monkeypatch.setattr("hetmogp.fitting.options.LARGEST_COUPLED", 11)
+    with pytest.raises(ValueError, match=r'q="coupled".*12 rows.*2 latents with 6.*factorised'):
+        fitted(q="coupled", **SVI)
+    assert fitted(q="coupled", max_iter=0).method_ == "vem"  # which factorises once a round
 
 
 def test_svi_takes_different_inputs_per_output():
@@ -571,7 +619,7 @@ def test_an_interrupted_fit_warns_once(monkeypatch):
 
 
 def test_an_interrupted_stochastic_fit_is_usable(monkeypatch):
-    monkeypatch.setattr(run.svi, "chunk", interrupt_second(run.svi.chunk))
+    monkeypatch.setattr(svi, "chunk", interrupt_second(svi.chunk))
     with pytest.warns(RuntimeWarning, match="interrupted"):
         model = fitted(**SVI)
     assert not model.converged_

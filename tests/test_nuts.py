@@ -80,9 +80,7 @@ def sampled(weights, Y, K):
         noise = dist.Normal(f[c, 2], jnp.exp(0.5 * f[c, 3]))
         numpyro.sample("c", noise, obs=jnp.asarray(Y["c"][c]))
 
-    chains = MCMC(
-        NUTS(model), num_warmup=500, num_samples=6000, progress_bar=False, num_chains=1
-    )
+    chains = MCMC(NUTS(model), num_warmup=500, num_samples=6000, progress_bar=False, num_chains=1)
     chains.run(jax.random.key(0))
     return np.asarray(functions(chains.get_samples()["v"]))
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hetmogp.marginals import _one_pass, _projected
 from hetmogp.session import session
+from hetmogp.variational.one_pass import _one_pass, _projected
 
 SPEED = Path(__file__).parents[1] / "benchmarks" / "speed.py"
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from sklearn.base import clone
 
 import hetmogp as hm
 from hetmogp import files
-from hetmogp.storage import ModelFileError, refuse_unsaveable
+from hetmogp.storage import VERSION, ModelFileError, refuse_unsaveable
 
 N = 40
 x = np.linspace(0.0, 1.0, N)
@@ -136,6 +137,46 @@ def test_a_round_trip_predicts_the_same_to_the_last_bit(everything, tmp_path):
     assert list(map(repr, again.kernels_)) == list(map(repr, everything.kernels_))
     assert list(again.feature_names_in_) == ["when", "site", "u"]
     assert os.listdir(tmp_path) == ["every.hetmogp"]  # nothing beside it
+
+
+OLD = Path(__file__).parent / "saved"  # models of format 1, with what they predicted then
+
+
+def as_before(model, facts, rtol):
+    """Whether a model says what it said when it was saved."""
+    X, given = facts["X"], facts["given"]
+    if isinstance(X, dict):
+        X = pd.DataFrame(X)
+        X = X.assign(day=pd.to_datetime(X["day"])) if "day" in X else X
+    pred = model.predict(X, given=given)
+    assert list(pred) == list(facts["outputs"])
+    found = [*model.parameter_functions(X), *model.latent_functions(X), model.elbo_]
+    expected = [facts[name] for name in ("f", "cov", "u", "v", "elbo")]
+    for name, then in facts["outputs"].items():
+        for what, values in then.items():
+            one = pred[name]
+            found.append(one.quantile([0.1, 0.9]) if what == "quantile" else getattr(one, what))
+            expected.append(values)
+    for now, then in zip(found, expected, strict=True):
+        if np.asarray(then).dtype.kind == "U":
+            assert np.asarray(now).tolist() == then
+        else:
+            np.testing.assert_allclose(now, then, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("name", ["full_batch", "mini_batches", "single_precision"])
+def test_models_of_format_1_are_read_and_saved_as_format_2(tmp_path, name):
+    facts = json.loads((OLD / f"{name}.json").read_text())
+    rtol = 1e-4 if name == "single_precision" else 1e-7
+    path = tmp_path / "again.hetmogp"
+    old = hm.load(OLD / f"{name}.hetmogp")
+    assert old.q == "factorised"
+    as_before(old, facts, rtol)
+    old.save(path)
+    for file, version in ((OLD / f"{name}.hetmogp", "1"), (path, "2")):
+        with safe_open(file, framework="numpy") as held:
+            assert held.metadata()["version"] == version
+    as_before(hm.load(path), facts, rtol)
 
 
 def test_a_loaded_model_can_be_saved_again_as_it_was(everything, tmp_path):
@@ -427,7 +468,7 @@ def rewritten(saved, tmp_path, change, digest=True):
 
 
 def test_a_later_version_says_to_upgrade(saved, tmp_path):
-    path = rewritten(saved, tmp_path, lambda m, _: m.update(version="2"))
+    path = rewritten(saved, tmp_path, lambda m, _: m.update(version=str(VERSION + 1)))
     with pytest.raises(ModelFileError, match="upgrade hetmogp"):
         hm.load(path)
 
@@ -468,6 +509,12 @@ def put(*path, value):
         facts[last] = value
 
     return edit
+
+
+def shorter_factorised_mean(facts, tensors):
+    """One latent's q is the same whether latents are coupled or not, but for its name."""
+    facts["q"] = "factorised"
+    tensors["q.mean"] = tensors["q.mean"][:, :4].copy()
 
 
 LIKELIHOOD = ("outputs", 0, "likelihood")
@@ -533,6 +580,10 @@ KERNEL = ("kernels", 0)
         (put("fit", "elbo", value=float("inf")), "Infinity is not a finite number"),
         (put("fit", "method", value="mcmc"), "method is 'mcmc'; it should be one of vem, svi"),
         (put("fit", "n_iter", value=1.5), "n_iter is 1.5"),
+        (put("q", value="diagonal"), "q is 'diagonal'; it should be one of factorised, coupled"),
+        (put("prior", value="independent"), "array 'parameters.prior.mask' has no place"),
+        (lambda f, t: f.pop("prior"), "prior is missing"),
+        (shorter_factorised_mean, r"q.mean has the shape \(1, 4\), not \(1, 5\)"),
         (lambda f, t: t.pop("q.mean"), "array 'q.mean' is missing"),
         (lambda f, t: t.update({"parameters.extra": np.zeros(1)}), "has no place in the model"),
         (lambda f, t: t.update({"extra": np.zeros(1)}), "has no place in the model"),
@@ -549,13 +600,14 @@ def test_a_description_that_makes_no_sense_is_refused(saved, tmp_path, edit, wor
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("q.mean", lambda a: a[:, :-1], r"has the shape \(1, 4\), not \(1, 5\)"),
+        ("q.mean", lambda a: a[:, :-1], r"q.root has the shape \(1, 5, 5\), not \(1, 4, 4\)"),
         ("q.root", lambda a: np.full_like(a, np.inf), "should hold finite numbers"),
         ("parameters.prior.weights", lambda a: a * np.nan, "should hold finite numbers"),
         ("parameters.prior.mask", lambda a: a * 0.5, "should hold zeros and ones"),
         ("parameters.prior.spread", lambda a: -a, "should hold positive numbers"),
         ("parameters.prior.spread", lambda a: 0 * a, "should hold positive numbers"),
-        ("parameters.prior.inducing_inputs", lambda a: a[:, :0], r"\(1, 5\), not \(1, 0\)"),
+        ("parameters.prior.inducing_inputs", lambda a: a[:, :0], "1 sets of 0 inducing inputs"),
+        ("parameters.prior.inducing_inputs", lambda a: a[:, :4], r"q couples 5 numbers.* with 4"),
         ("parameters.prior.inducing_inputs", lambda a: a.repeat(2, 0), "2 sets of 5"),
         ("parameters.prior.kernels.0.lengthscale", lambda a: -a, "should hold positive numbers"),
         ("parameters.prior.kernels.0.lengthscale", lambda a: a * np.nan, "positive numbers"),
@@ -583,9 +635,9 @@ def test_arrays_that_make_no_model_are_refused(saved, tmp_path, name, change, wo
 def test_a_date_that_no_calendar_has_is_refused(tmp_path):
     model = hm.HetMOGP({"real": hm.Gaussian()}, latents=1, inducing=4, max_iter=0, progress=False)
     model.fit(FRAME[["when"]], VALUES).save(tmp_path / "m")
-    facts, tensors = files.read_numbers(tmp_path / "m", "model", 1)
+    facts, tensors = files.read_numbers(tmp_path / "m", "model", VERSION)
     tensors["input_range"] = tensors["input_range"] + np.array([[0.0], [1e15]])
-    files.write_numbers(tmp_path / "m", "model", 1, facts, tensors)
+    files.write_numbers(tmp_path / "m", "model", VERSION, facts, tensors)
     with pytest.raises(ModelFileError, match="describes no model"):
         hm.load(tmp_path / "m")
 
@@ -625,7 +677,7 @@ def mixed(tmp_path_factory):
     ).fit(X, Y)
     folder = tmp_path_factory.mktemp("mixed")
     model.save(folder / "m")
-    return folder, *files.read_numbers(folder / "m", "model", 1)
+    return folder, *files.read_numbers(folder / "m", "model", VERSION)
 
 
 def places(value, here=()):
@@ -639,7 +691,7 @@ def places(value, here=()):
 def loads_only_models(folder, facts, tensors, at=None):
     """Loading takes a moment, and ends with an error of one line or with a model that predicts."""
     path = folder / "changed"
-    files.write_numbers(path, "model", 1, facts, tensors)
+    files.write_numbers(path, "model", VERSION, facts, tensors)
     began, model, said = time.perf_counter(), None, "one line"
     try:
         model = hm.load(path)
@@ -757,12 +809,12 @@ def test_the_cost_of_loading_grows_with_the_size_of_the_file_and_no_faster(tmp_p
     """20,000 classes in a megabyte, where J² numbers would take three gigabytes."""
     model = hm.HetMOGP({"y": hm.Categorical(["a", "b"])}, latents=1, inducing=4, max_iter=0)
     model.set_params(progress=False).fit(x, {"y": ["a", "b"] * (N // 2)}).save(tmp_path / "m")
-    facts, tensors = files.read_numbers(tmp_path / "m", "model", 1)
+    facts, tensors = files.read_numbers(tmp_path / "m", "model", VERSION)
     facts["outputs"][0]["likelihood"]["options"]["classes"] = list(range(20_000))
     for name in ("weights", "mask", "constants", "centre", "spread"):
         key = f"parameters.prior.{name}"
         tensors[key] = np.repeat(tensors[key], 19_999, axis=0)
-    files.write_numbers(tmp_path / "m", "model", 1, facts, tensors)
+    files.write_numbers(tmp_path / "m", "model", VERSION, facts, tensors)
     began = time.perf_counter()
     assert len(hm.load(tmp_path / "m").parameter_names_) == 19_999
     assert time.perf_counter() - began < 5.0

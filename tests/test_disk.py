@@ -97,7 +97,7 @@ def steps_of(table, frame, size, n, skip=0):
             assert feed.taken == skip + n
         finally:
             feed.close()
-    left = [feed._stretches._thread, *(lane._buffers._thread for lane in feed._lanes)]
+    left = [feed._chunks._thread, *(lane._buffers._thread for lane in feed._lanes)]
     assert not any(thread.is_alive() for thread in left)
     return found, feed.epoch
 

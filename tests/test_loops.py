@@ -23,7 +23,7 @@ LOOPS = {
     ("fitting/mini_batches.py", "final_bound"): "the batches of an epoch, at most LAST_LOOK",
     ("fitting/stream.py", "_put"): WAITS,
     ("fitting/stream.py", "next"): WAITS,
-    ("fitting/stream.py", "_all_stretches"): FOR_EVER,
+    ("fitting/stream.py", "_all_chunks"): FOR_EVER,
     ("fitting/stream.py", "_all_buffers"): FOR_EVER,
     ("fitting/stream.py", "step"): "the rows of a step; each turn takes some, or the epoch ends",
     ("fitting/vem.py", "e_step"): "E_STEPS turns, a step of 1e-4, or a gain below the tolerance",

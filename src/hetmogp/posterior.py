@@ -55,8 +55,8 @@ class Posterior(eqx.Module):
     ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J N J"]]:
         """Mean and covariance of all parameter functions over all rows; for some hundreds."""
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
-        found = _joint(prior, q, jnp.asarray(self.jitter), jnp.asarray(X))
-        return np.asarray(found[0]), np.asarray(found[1])
+        mean, cov = _joint(prior, q, jnp.asarray(self.jitter), jnp.asarray(X))
+        return np.asarray(mean), np.asarray(cov)
 
 
 @compiled

@@ -40,13 +40,13 @@ class Checkpoints:
         folder: where they are.
         every: rounds or steps between two of them; None for the method's own.
         resume: whether to go on from the latest.
-        of: what the model and the data are, in words by name.
+        identity: what the model and the data are, in words by name.
     """
 
     folder: Path
     every: int | None
     resume: bool
-    of: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         distributed.from_first(self._refuse_use)
@@ -88,7 +88,9 @@ class Checkpoints:
         numbers = {f"{k:04d}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_numbers(path, "checkpoint", VERSION, {"of": self.of, "notes": notes}, numbers)
+            write_numbers(
+                path, "checkpoint", VERSION, {"of": self.identity, "notes": notes}, numbers
+            )
             for old in self._files()[:-KEEP]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -132,10 +134,12 @@ class Checkpoints:
         return None
 
     def _refuse_other(self, path: Path, then: Mapping[str, str]) -> None:
-        differ = [name for name in {**then, **self.of} if then.get(name) != self.of.get(name)]
+        differ = [
+            name for name in {**then, **self.identity} if then.get(name) != self.identity.get(name)
+        ]
         if differ:
             name = differ[0]
-            was, now = then.get(name, "not there"), self.of.get(name, "not there")
+            was, now = then.get(name, "not there"), self.identity.get(name, "not there")
             others = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
             raise CheckpointError(
                 f"{path} is of another fit: {name} was {was}, and is now {now}{others}"

@@ -44,11 +44,11 @@ def maximise(
             return LARGE, np.zeros_like(z)
         return -float(value), -flat
 
-    found = minimize(
+    best = minimize(
         negative,
         ravel(start),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": iterations, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
     )
-    return unravel(found.x), -float(found.fun)
+    return unravel(best.x), -float(best.fun)

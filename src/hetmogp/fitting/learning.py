@@ -79,7 +79,7 @@ def learn(
     """
     data = _by_name(data)
     if checkpoints is not None:
-        checkpoints = replace(checkpoints, of=_identity(data, options, source))
+        checkpoints = replace(checkpoints, identity=_identity(data, options, source))
     ready = _prepared(data, options, source)
     starts = _starts(data, options, ready)
     try:

@@ -27,9 +27,9 @@ from .svi import positions
 __all__ = ["StreamFeed", "rows_of_a_batch"]
 
 BUFFERS = 2  # of a lane, that wait to be used
-STRETCHES = 1  # of steps, that wait to be used
-STRETCH = 2**22  # bytes of the rows of a stretch
-LENGTHS = (8, 100)  # steps of a stretch at least and at most
+CHUNKS = 1  # of steps, that wait to be used
+CHUNK_BYTES = 2**22  # bytes of the rows of a chunk
+LENGTHS = (8, 100)  # steps of a chunk at least and at most
 T = TypeVar("T")
 
 
@@ -101,7 +101,7 @@ class StreamFeed:
         size = rows_of_a_batch(table, batch_size)
         self.epoch = -(-len(table) // size)
         row = sum(leaf.nbytes for leaf in jax.tree.leaves(like)) / len(like.X)
-        self._length = int(np.clip(STRETCH / (row * size), *LENGTHS))
+        self._length = int(np.clip(CHUNK_BYTES / (row * size), *LENGTHS))
         self._any: Block = jax.tree.map(  # a row that fills gaps
             lambda leaf: leaf[:1] if np.ndim(leaf) else np.asarray(float(len(table))), like
         )
@@ -110,40 +110,40 @@ class StreamFeed:
             Lane(table, lane, sample, scaling, size // table.lanes, self.epoch, seed, skip)
             for lane in table.own
         ]
-        self._stretches = Ahead(self._all_stretches(), STRETCHES)
+        self._chunks = Ahead(self._all_chunks(), CHUNKS)
         self._now: tuple[Block, Int[Array, "T B"]]
 
     def close(self) -> None:
         """End the threads."""
         for lane in self._lanes:
             lane.close()
-        self._stretches.close()
+        self._chunks.close()
 
     @property
     def longest(self) -> int:
-        """The most steps that `take` gives now: those that are left of a stretch."""
+        """The most steps that `take` gives now: those that are left of a chunk."""
         return self._length - (self.taken - self._skipped) % self._length
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
         """A block with the rows of n steps, where in it they are, and which step is the first."""
         first = (self.taken - self._skipped) % self._length
         if first == 0:
-            self._now = self._stretches.next()
+            self._now = self._chunks.next()
         self.taken += n
         block, rows = self._now
         return [block], (rows,), first
 
-    def _all_stretches(self) -> Iterator[tuple[Block, Int[Array, "T B"]]]:
-        """Steps by the stretch, on the devices, for ever."""
+    def _all_chunks(self) -> Iterator[tuple[Block, Int[Array, "T B"]]]:
+        """Steps by the chunk, on the devices, for ever."""
         size = self._lanes[0].size
         while True:
             there = np.zeros((self._length, len(self._lanes) * size), bool)
             pieces: list[Block] = []
             for t in range(self._length):
                 for k, lane in enumerate(self._lanes):
-                    found = lane.step()
-                    there[t, k * size : k * size + sum(len(piece.X) for piece in found)] = True
-                    pieces += found
+                    rows = lane.step()
+                    there[t, k * size : k * size + sum(len(piece.X) for piece in rows)] = True
+                    pieces += rows
             block = jax.tree.map(
                 lambda any_row, *rows, there=there: _placed(there, any_row, rows),
                 *(self._any, *pieces),

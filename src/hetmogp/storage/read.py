@@ -162,13 +162,13 @@ def _skeleton(
 
 def _class(name: str, base: type, module: Any, custom: Mapping[str, type], what: str) -> type:
     """A class by name, of the package or of the caller."""
-    found = custom.get(name) or (getattr(module, name, None) if name in module.__all__ else None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    kind = custom.get(name) or (getattr(module, name, None) if name in module.__all__ else None)
+    if not (isinstance(kind, type) and issubclass(kind, base)):
         raise ModelFileError(
             f"{what} is a {name}, which is not part of hetmogp: define it as it was when the model "
             f"was saved, and call load(path, custom=[{name}])"
         )
-    return found
+    return kind
 
 
 def _made(what: str, kind: Any, *arguments: Any, **options: Any) -> Any:

@@ -64,8 +64,7 @@ def experiment(
             compare.around_marks(page, name)  # a page without marks is refused before the work
         if name == "register":
             table = london.register(data)
-            markdown = london.as_markdown(table)
-            text = table.T.to_string(header=False, float_format="{:,.3f}".format)
+            text = london.as_markdown(table)
         else:
             module = import_module(f"hetmogp.experiments.{name}")
             options: dict[str, Any] = {"workers": workers}
@@ -73,9 +72,8 @@ def experiment(
             options |= {} if name == "gap" else {"data": data}
             table = module.run(out, **options, **({"from_openml": True} if fetch else {}))
             settings = ", ".join(f"{option}={value!r}" for option, value in module.SETTINGS.items())
-            markdown = compare.markdown(table, module.PAPER, settings)
-            text = compare.plain_text(table, module.PAPER, settings)
+            text = compare.markdown(table, module.PAPER, settings)
             typer.echo(f"scores of every split and the figure are in {out}", err=True)
         if page is not None:
-            compare.renew(page, name, markdown)
+            compare.renew(page, name, text)
         tell(as_json, table.to_dict("records"), text)

@@ -31,7 +31,6 @@ __all__ = [
     "markdown",
     "markdown_table",
     "paired",
-    "plain_text",
     "renew",
     "save",
 ]
@@ -170,34 +169,22 @@ def _effort(table: pd.DataFrame) -> str:
     )
 
 
-def plain_text(table: pd.DataFrame, paper: Paper, settings: str) -> str:
-    """The tables, for a terminal."""
-    lines = [f"settings: {settings}"]
-    for case, cells, effort in _sections(table):
-        lines += ["", f"NLPD per value: {case}", cells.to_string(index=False)]
-        if case in paper:
-            theirs = (f"{name} {joint} and {alone}" for name, (joint, alone) in paper[case].items())
-            lines.append(f"paper, joint and independent, ×10⁻²: {'; '.join(theirs)}")
-        lines.append(effort)
-    return "\n".join(lines)
-
-
 def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
-    """The tables, for a page, with the paper's numbers in columns of their own."""
+    """The tables in Markdown, with the paper's numbers in columns of their own."""
     lines = [f"Settings: `{settings}`.", ""]
     for case, cells, effort in _sections(table):
         if case in paper:
             theirs = [paper[case].get(output, ("", "")) for output in cells["output"]]
-            heads = [f"paper: {model}, ×10⁻²" for model in MODELS]
-            cells[heads] = theirs
+            cells[[f"paper: {model}, ×10⁻²" for model in MODELS]] = theirs
         lines += [f"**{case}**", "", markdown_table(cells), "", f"{effort}.", ""]
     return "\n".join(lines)
 
 
 def markdown_table(cells: pd.DataFrame) -> str:
-    """A table of text in Markdown."""
-    rows = [list(map(str, cells)), ["---"] * cells.shape[1], *cells.to_numpy()]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    """A table of text in Markdown, its columns aligned."""
+    columns = [[str(head), "---", *cells[head]] for head in cells]
+    aligned = [[text.ljust(max(map(len, column))) for text in column] for column in columns]
+    return "\n".join(f"| {' | '.join(row)} |" for row in zip(*aligned, strict=True))
 
 
 def around_marks(page: Path, name: str) -> tuple[str, str]:

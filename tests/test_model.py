@@ -145,6 +145,7 @@ def test_functions_at_inputs_have_the_promised_shapes(mixed):
     assert (mean.shape, cov.shape) == ((n, J), (n, J, J))
     u, v = mixed.latent_functions(new)
     assert u.shape == v.shape == (n, 2)
+    assert {a.dtype for a in (mean, cov, u, v)} == {np.dtype(float)}
     np.testing.assert_allclose(mean, mixed.constants_ + u @ mixed.weights_.T, rtol=1e-9)
     assert np.all(v > 0)
 
@@ -183,7 +184,7 @@ def test_a_categorical_output_keeps_its_labels(forecast):
 
 def test_a_yes_no_output_has_two_probabilities(forecast):
     yes = forecast["yes"]
-    np.testing.assert_allclose(yes.probabilities, np.c_[1 - yes.mean, yes.mean], atol=1e-8)
+    np.testing.assert_array_equal(yes.probabilities, np.c_[1 - yes.mean, yes.mean])
     with pytest.raises(AttributeError, match=r"'count'.*no classes"):
         _ = forecast["count"].probabilities
 

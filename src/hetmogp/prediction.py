@@ -151,6 +151,8 @@ class OutputPrediction:
             raise AttributeError(
                 f"output {self.name!r} is {type(self.likelihood).__name__}, which has no classes"
             )
+        if self.likelihood.outcome == "yes/no":  # whose mean has a closed form
+            return np.stack([1.0 - self.mean, self.mean], axis=1)
         return self._rowwise(lambda of, given, *f: _probabilities(of, *f))
 
     @cached_property

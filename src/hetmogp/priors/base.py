@@ -38,7 +38,8 @@ class Latents(NamedTuple):
     @property
     def variance(self) -> Float[Array, "n R"]:
         """The variance of each latent."""
-        return self.cov if self.cov.ndim == 2 else jnp.diagonal(self.cov, axis1=1, axis2=2)
+        each = np.arange(self.mean.shape[1])
+        return self.cov if self.cov.ndim == 2 else self.cov[:, each, each]
 
     def square(self) -> Float[Array, "n R R"]:
         """The covariance of the latents as a matrix, whatever q is."""

@@ -26,7 +26,13 @@ __all__ = ["Blocks", "Moments", "Natural"]
 
 
 class Blocks(Family):
-    """q(v) = Π_b N(m_b, S_b), S = root rootᵀ, root triangular, B blocks of K numbers."""
+    """q(v) = Π_b N(m_b, S_b), B blocks of K numbers.
+
+    Attributes:
+        mean: m of each block.
+        root: S = root rootᵀ, triangular: upper where it comes from a precision, lower where plain
+            gradients learn it (`lower`).
+    """
 
     mean: Float[Array, "B K"]
     root: Float[Array, "B K K"]

@@ -3,8 +3,12 @@
 A mixing weight is a point estimate: one that the data hardly asks for still moves predictions, and
 where an output was not observed it moves them at random. So after a fit every weight whose absence
 would cost the bound less than one nat (Akaike's price of a parameter) is set to zero for good.
+
+Two latents may also do the work of one: with equal kernels only the sum of their coregionalisation
+matrices counts, and a coupled q charges nothing for the second. So latents are merged first.
 """
 
+from itertools import combinations
 from operator import attrgetter
 
 import equinox as eqx
@@ -23,10 +27,12 @@ PRICE = 1.0  # nats per weight
 def without_idle_weights(state: State, problem: Problem, jitter: float) -> State:
     """The state with idle weights masked and q(u) found again; itself if none is idle.
 
-    Weights are tried one by one, from the smallest effect on; dropping stops before the bound has
-    lost more than the price of what was dropped. Each parameter function keeps a weight. An output
-    with more classes than there are latents has all its weights on a latent tried as one.
+    Latents that can stand for each other are merged, then weights are dropped. They are tried one
+    by one, from the smallest effect on; dropping stops before the bound has lost more than the
+    price of what was dropped. Each parameter function keeps a weight. An output with more classes
+    than there are latents has all its weights on a latent tried as one.
     """
+    state = _merged(state, problem, jitter)
 
     def refit(mask: np.ndarray) -> State:
         parameters: Parameters = eqx.tree_at(
@@ -57,6 +63,30 @@ def without_idle_weights(state: State, problem: Problem, jitter: float) -> State
             break
         best, mask, dropped = less, trial, dropped + last - first
     return best
+
+
+def _merged(state: State, problem: Problem, jitter: float) -> State:
+    """The state with latents merged, pair by pair, where that costs less than it drops.
+
+    The stronger one keeps its kernel and takes the best single column for both.
+    """
+    which = attrgetter("prior.weights", "prior.mask")
+    for pair in combinations(range(sum(state.parameters.prior.ranks)), 2):
+        weights, mask = map(np.array, which(state.parameters))
+        weights *= mask
+        first, second = np.linalg.norm(weights[:, pair], axis=0)
+        keep, drop = pair if first >= second else pair[::-1]
+        if not weights[:, drop].any():
+            continue
+        columns, sizes, _ = np.linalg.svd(weights[:, [keep, drop]], full_matrices=False)
+        weights[:, keep], weights[:, drop] = sizes[0] * columns[:, 0], 0.0
+        fewer = mask.copy()
+        fewer[:, keep], fewer[:, drop] = mask[:, pair].max(axis=1), 0.0
+        moved = eqx.tree_at(which, state.parameters, (jnp.asarray(weights), jnp.asarray(fewer)))
+        trial = settle(moved, state.sites, problem, jitter)
+        if state.bound - trial.bound < PRICE * (mask.sum() - fewer.sum()):
+            state = trial
+    return state
 
 
 def _groups(parameters: Parameters, mask: np.ndarray, rules: Rules) -> list[tuple[int, int, int]]:

@@ -50,10 +50,8 @@ class Record:
         """From what was learned and the data it was learned from."""
         fit, seen = learned.fit, dict(zip(data.names, data.observed(), strict=True))
         rows = [X[s] for X, s in zip(data.inputs, seen.values(), strict=True)]
-        ends = [
-            getattr(np, end)([getattr(X, end)(axis=0) for X in rows], axis=0)
-            for end in ("min", "max")
-        ]
+        least = np.min([X.min(axis=0) for X in rows], axis=0)
+        most = np.max([X.max(axis=0) for X in rows], axis=0)
         return cls(
             elbo=float(fit.bound),
             history=np.asarray(fit.history),
@@ -63,7 +61,7 @@ class Record:
             method=learned.method,
             jitter=float(fit.jitter),
             observed={name: int(s.sum()) for name, s in seen.items()},
-            input_range=np.stack(ends),
+            input_range=np.stack([least, most]),
         )
 
     def attributes(self) -> dict[str, Any]:

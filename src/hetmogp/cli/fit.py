@@ -238,15 +238,12 @@ def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
 
 def _show(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:
     """Print what was learned."""
-    summary = model.summary()
+    summary, facts = model.summary(), model.fitted.record.facts()
     content = {
         "model": str(target),
-        "bound": model.elbo_,
-        "converged": model.converged_,
-        "interrupted": model.interrupted_,
-        "iterations": model.n_iter_,
-        "method": model.method_,
-        "seconds": model.fit_seconds_,
+        "bound": facts.pop("elbo"),
+        "iterations": facts.pop("n_iter"),
+        **facts,
         "outputs": {
             name: {"likelihood": repr(one), "observed": model.n_observed_[name], **one.constants}
             for name, one in model.likelihoods_.items()

@@ -6,13 +6,13 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test tests lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale clean
+.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale clean
 
 install: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $(READY)
 
 peers: .venv-peers/.ready
@@ -38,10 +38,7 @@ browser:
 LONGEST := $(addprefix tests/test_,distributed.py docs.py walk.py fitting.py cli.py storage.py model.py \
     families.py report.py disk.py checkpoint.py likelihoods.py)
 
-test: $(READY)
-	$(MAKE) --jobs=2 lint tests
-
-tests: $(READY)
+test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests src
 
 # What takes too long for every change; Ray is installed for it.

@@ -3,10 +3,12 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from problems import mixed_problem
 from sklearn.gaussian_process import kernels as oracle
 
 import hetmogp as hm
@@ -254,6 +256,113 @@ def test_a_linear_kernel_is_centred_on_the_data():
     user = hm.Linear(ELLS).start(ONES, COLUMNS, SCALE).rescaled(SCALE, CENTRE)
     expected = oracle.DotProduct(0.0)((X - CENTRE) / ELLS, (Z - CENTRE) / ELLS)
     np.testing.assert_allclose(user.matrix(X, Z), expected, rtol=1e-10)
+
+
+# -- numbers that are held -------------------------------------------------------------------------
+
+
+def held_kernels():
+    """A kernel that holds some of its numbers, none of which survives units by luck."""
+    return hm.Sum(
+        (
+            hm.Periodic(period=1 / 3, fixed=("period",)) * hm.RBF(ard=False),
+            hm.Matern32(np.pi, fixed="lengthscale"),
+            hm.RationalQuadratic(alpha=0.1, fixed=["alpha"]),
+        ),
+        weights=[0.2, 0.3, 0.5],
+        fixed=("weights",),
+    )
+
+
+def numbers_held(kernel):
+    """Those numbers of a fitted kernel."""
+    product, matern, rational = kernel.kernels
+    return [product.kernels[0].period, matern.lengthscale, rational.alpha, *kernel.weights]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "vem"},
+        {"method": "svi", "batch_size": 10},
+        {"method": "vem", "natural_gradients": False, "dtype": "float32"},
+    ],
+    ids=["vem", "svi", "plain gradients"],
+)
+def test_what_is_held_is_the_same_to_the_bit_after_a_fit(options):
+    x = np.linspace(0.0, 7.0, 30) / 3.0
+    model = hm.HetMOGP(
+        [hm.Gaussian()], kernel=held_kernels(), latents=1, inducing=5, max_iter=2, **options
+    ).fit(x, np.sin(6.0 * x))
+    kernel = model.kernels_[0]
+    found = [float(np.ravel(number)[0]) for number in numbers_held(kernel)]
+    assert found == [1 / 3, np.pi, 0.1, 0.2, 0.3, 0.5]
+    assert repr(kernel).endswith("alpha=0.1, fixed=('alpha',)) with fixed weights")
+    periodic, rbf = kernel.kernels[0].kernels
+    start = held_kernels().start(np.ones(1), ["x"], np.ones(1)).kernels[0].kernels
+    assert periodic.lengthscale != start[0].lengthscale
+    assert rbf.lengthscale != start[1].lengthscale
+
+
+def test_what_is_held_costs_the_optimiser_nothing():
+    """It is no part of what is free, and stays as it is when that moves."""
+    _, _, parameters = mixed_problem(Q=1, N=8, M=3)
+    kernel = jax.tree.map(jnp.asarray, held_kernels().start(np.ones(1), ["x"], np.array([3.0])))
+    begun = eqx.tree_at(lambda p: p.prior.kernels, parameters, (kernel,))
+    free = begun.free()["kernels"]
+    learned = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(free)]
+    assert learned == [
+        "[0].kernels[0].kernels[0].lengthscale",
+        "[0].kernels[0].kernels[1].lengthscale",
+        "[0].kernels[2].lengthscale",
+    ]
+    moved = begun.with_free(jax.tree.map(lambda value: value + 1.0, begun.free())).prior.kernels[0]
+    np.testing.assert_array_equal(numbers_held(moved)[0], numbers_held(kernel)[0])
+    assert numbers_held(moved)[1:] == numbers_held(kernel)[1:]
+    np.testing.assert_allclose(
+        moved.kernels[2].lengthscale, np.e * kernel.kernels[2].lengthscale, rtol=1e-14
+    )
+
+
+def test_units_do_not_change_the_last_digit_of_what_is_held():
+    scales = RNG.uniform(0.1, 10.0, 50)
+    there_and_back = [np.pi / scale * scale for scale in scales]
+    assert any(number != np.pi for number in there_and_back)
+    for scale in scales[:, None]:
+        for kernel in (
+            hm.RBF(np.pi, fixed=("lengthscale",)),
+            hm.Periodic(np.pi, period=np.pi, fixed=("lengthscale", "period")),
+        ):
+            shown = kernel.start(np.ones(1), ["x"], scale).rescaled(scale, np.zeros(1))
+            assert all(float(getattr(shown, name)[0]) == np.pi for name in shown.fixed)
+
+
+def test_a_held_lengthscale_is_that_of_each_input():
+    """Though its inputs have other scales, and it would be one number were it learned."""
+    kernel = hm.RBF(2.0, ard=False, fixed=("lengthscale",)).start(ONES, COLUMNS, SCALE)
+    expected = oracle.RBF(2.0)(X * SCALE, Z * SCALE)
+    np.testing.assert_allclose(kernel.matrix(X, Z), expected, rtol=1e-10, atol=1e-14)
+    assert kernel.rescaled(SCALE, CENTRE).lengthscale.tolist() == [2.0] * 3
+    each = hm.Periodic(ELLS, period=0.7, fixed=("lengthscale", "period"), ard=False)
+    shown = each.start(ONES, COLUMNS, SCALE).rescaled(SCALE, CENTRE)
+    assert shown.lengthscale.tolist() == ELLS.tolist()
+    assert shown.period.tolist() == [0.7] * 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hm.Periodic(period=1.0, fixed=("phase",)), "'phase'.*lengthscale, period"),
+        (lambda: hm.RBF(fixed=("lengthscale",)), r"no value.*RBF\(lengthscale=\.\.\., fixed="),
+        (lambda: hm.Linear(1.0, fixed=("centre",)), "what a Linear can hold is lengthscale"),
+        (lambda: hm.Sum((hm.RBF(), hm.RBF()), fixed=("weights",)), "'weights', which has no val"),
+        (lambda: hm.Sum((hm.RBF(1.0),), fixed=("lengthscale",)), "can hold is weights"),
+        (lambda: hm.RBF(1.0, fixed=True), r"names such as \('lengthscale',\), not True"),
+    ],
+)
+def test_only_numbers_with_a_value_can_be_held(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def everything():
     kernel = (
         hm.RBF(active_dims="u") * hm.Category()
         + hm.Linear(active_dims="when")
-        + hm.Periodic(period=pd.Timedelta("1D"), active_dims="when")
+        + hm.Periodic(period=pd.Timedelta("1D") / 3, active_dims="when", fixed=("period",))
     )
     return hm.HetMOGP(
         EVERY,
@@ -135,6 +135,11 @@ def test_a_round_trip_predicts_the_same_to_the_last_bit(everything, tmp_path):
     ):
         assert getattr(everything, name) == getattr(again, name)
     assert list(map(repr, again.kernels_)) == list(map(repr, everything.kernels_))
+    held = [model.kernels_[0].kernels[2] for model in (everything, again)]
+    assert [kernel.period[0] for kernel in held] == [
+        pd.Timedelta("1D") / 3 / pd.Timedelta("1D")
+    ] * 2
+    assert [kernel.fixed for kernel in held] == [("period",)] * 2
     assert list(again.feature_names_in_) == ["when", "site", "u"]
     assert os.listdir(tmp_path) == ["every.hetmogp"]  # nothing beside it
 
@@ -536,6 +541,9 @@ KERNEL = ("kernels", 0)
         (put(*KERNEL, "active_dims", value=[]), "sees"),
         (put(*KERNEL, "ard", value="yes"), "ard is 'yes'; it should be true or false"),
         (put(*KERNEL, "lengthscale", value=-1.0), "lengthscale is -1.0; it should be"),
+        (put(*KERNEL, "fixed", value=["period"]), "what a RBF can hold is lengthscale"),
+        (put(*KERNEL, "fixed", value=[["lengthscale", [-1.0]]]), "should be a list, of each"),
+        (put(*KERNEL, "fixed", value=[["lengthscale", [1.0] * 2]]), "holds 2 lengthscale, not 1"),
         (put(*LIKELIHOOD, "likelihood", value="os.system"), "is not part of hetmogp"),
         (put(*LIKELIHOOD, "likelihood", value="from_distribution"), "is not part of hetmogp"),
         (put(*LIKELIHOOD, "options", "scale", value=-1.0), "scale=-1.0 is outside"),
@@ -665,10 +673,11 @@ def mixed(tmp_path_factory):
     """A small model with something of everything: its folder, description, arrays, predictions."""
     X, Y = FRAME[::3].reset_index(drop=True), VALUES[::3].reset_index(drop=True)
     kernel = hm.RBF(active_dims="u") * hm.Category() + hm.Linear(active_dims="when")
+    periodic = hm.Periodic(period=0.5, active_dims="when", fixed=("period",))
     likelihoods = {name: EVERY[name] for name in ("count", "grade", "gumbel")}
     model = hm.HetMOGP(
         likelihoods,
-        kernel=[kernel + hm.Periodic(active_dims="when"), hm.RationalQuadratic(ard=False)],
+        kernel=[kernel + periodic, hm.RationalQuadratic(ard=False)],
         latents=2,
         rank=[2, 1],
         inducing=X[::3],

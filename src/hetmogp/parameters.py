@@ -62,11 +62,14 @@ class Parameters(eqx.Module):
         return total
 
     def free(self, learn_inducing: bool = True) -> PyTree:
-        """Everything that is learned besides q(u): kernels by their logarithms, the rest as is."""
+        """Everything that is learned besides q(u): kernels by their logarithms, the rest as is.
+
+        What a kernel holds is not part of it.
+        """
         prior = self.prior
         return {
             **{name: getattr(prior, name) for name in prior.learned},
-            "kernels": jax.tree.map(jnp.log, prior.kernels),
+            "kernels": jax.tree.map(jnp.log, tuple(k.learned() for k in prior.kernels)),
             "inducing_inputs": prior.inducing_inputs if learn_inducing else None,
             "likelihoods": tuple(likelihood.free for likelihood in self.likelihoods),
         }
@@ -76,7 +79,8 @@ class Parameters(eqx.Module):
         names = list(self.prior.learned)
         if values["inducing_inputs"] is not None:
             names.append("inducing_inputs")
-        new = [jax.tree.map(jnp.exp, values["kernels"]), *(values[name] for name in names)]
+        kernels = eqx.combine(jax.tree.map(jnp.exp, values["kernels"]), self.prior.kernels)
+        new = [kernels, *(values[name] for name in names)]
         return eqx.tree_at(
             lambda p: [
                 *(p.prior.kernels, *(getattr(p.prior, name) for name in names)),

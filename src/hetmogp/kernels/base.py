@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from . import held
+
 __all__ = ["Combined", "Kernel", "Product", "Sum", "positive"]
 
 
@@ -81,13 +83,22 @@ class Kernel(eqx.Module):
         for part in self.parts:
             part.check(columns, fitted=fitted)
 
+    def learned(self) -> Self:
+        """This kernel with None in place of every number that is held, its parts' too."""
+
+        def changed(kernel: Kernel) -> list[Any]:
+            return [*(getattr(kernel, name) for name in held.names(kernel)), *kernel.parts]
+
+        none = [None] * len(held.names(self))
+        return eqx.tree_at(changed, self, [*none, *(part.learned() for part in self.parts)])
+
     def in_words(self, units: Mapping[str, str]) -> str:
         """A fitted kernel for people; `units` has the unit of each input by its name."""
         return repr(self)
 
     def __repr__(self) -> str:
         shown = []
-        for item in dataclasses.fields(self):
+        for item in sorted(dataclasses.fields(self), key=lambda item: item.name == "fixed"):
             value = getattr(self, item.name)
             if item.name != "centre" and not (value is None or value is item.default):
                 numbers = isinstance(value, np.ndarray | jax.Array)
@@ -122,9 +133,19 @@ class Combined(Kernel):
 
 
 class Sum(Combined):
-    """Σ wᵢ kᵢ with Σ wᵢ = 1: written `a + b`. The weights are learned."""
+    """Σ wᵢ kᵢ with Σ wᵢ = 1: written `a + b`. The weights are learned.
+
+    Args:
+        kernels: the parts.
+        weights: where learning of the weights starts; equal by default.
+        fixed: `("weights",)` keeps the weights as they are given.
+    """
 
     weights: Any = eqx.field(default=None, converter=positive)
+    fixed: held.Fixed = eqx.field(default=(), static=True, converter=held.as_held, kw_only=True)
+
+    def __check_init__(self) -> None:
+        held.refuse_unheld(self, ("weights",))
 
     def _weighted(self) -> Iterator[tuple[Any, Kernel]]:
         """The kernels with their weights."""
@@ -142,12 +163,20 @@ class Sum(Combined):
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
         weights = np.ones(len(self.kernels)) if self.weights is None else self.weights
-        return dataclasses.replace(super().start(spread, columns, scale), weights=weights)
+        fixed = held.remembered(self)
+        begun = super().start(spread, columns, scale)
+        return dataclasses.replace(begun, weights=weights, fixed=fixed)
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`."""
+        return held.as_given(super().rescaled(scale, centre))
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
         if fitted and np.shape(self.weights) != (len(self.kernels),):
             raise ValueError(f"a Sum of {len(self.kernels)} has {np.size(self.weights)} weights")
+        if fitted:
+            held.refuse_unfit(self, "weights", (len(self.kernels),))
         super().check(columns, fitted=fitted)
 
     def in_words(self, units: Mapping[str, str]) -> str:
@@ -157,7 +186,8 @@ class Sum(Combined):
     def __repr__(self) -> str:
         if self.weights is None:
             return " + ".join(map(repr, self.kernels))
-        return " + ".join(f"{w:.3g}·{kernel!r}" for w, kernel in self._weighted())
+        parts = " + ".join(f"{w:.3g}·{kernel!r}" for w, kernel in self._weighted())
+        return f"{parts} with fixed weights" if self.fixed else parts
 
     def __add__(self, other: Kernel) -> "Sum":
         return Sum((*self.kernels, other)) if self.weights is None else Sum((self, other))

@@ -26,6 +26,7 @@ class Category(Leaf):
         lengthscale: where learning starts; 2 by default, a correlation of 0.61.
         active_dims: the inputs it sees, by position or name; all labels by default.
         ard: one lengthscale per input or one for all.
+        fixed: see `RBF`.
     """
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from . import held
 from .base import Kernel, positive
 
 __all__ = ["Leaf", "position", "with_unit"]
@@ -23,6 +24,10 @@ def _columns(value: Column | Sequence[Column] | None) -> tuple[Column, ...] | No
     return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
 
+def _is_static(field: dataclasses.Field) -> bool:
+    return bool(field.metadata.get("static", False))
+
+
 class Leaf(Kernel):
     """A kernel with lengthscales on some of the inputs.
 
@@ -31,6 +36,8 @@ class Leaf(Kernel):
             input. `None` starts from the spread of the data.
         active_dims: the inputs it sees, by position or by column name; all of them by default.
         ard: one lengthscale per input (automatic relevance determination) or one for all.
+        fixed: the names of numbers that are not learned but stay as they are given, such as
+            `("lengthscale",)`.
 
     Attributes:
         once: the numbers that it has once.
@@ -43,6 +50,11 @@ class Leaf(Kernel):
     lengthscale: Any = eqx.field(default=None, converter=positive)
     active_dims: Any = eqx.field(default=None, static=True, converter=_columns)
     ard: bool = eqx.field(default=True, static=True)
+    fixed: held.Fixed = eqx.field(default=(), static=True, converter=held.as_held, kw_only=True)
+
+    def __check_init__(self) -> None:
+        known = [field.name for field in dataclasses.fields(self) if not _is_static(field)]
+        held.refuse_unheld(self, known)
 
     def _select(self, X: Array) -> Array:
         return X if self.active_dims is None else X[:, np.asarray(self.active_dims)]
@@ -63,7 +75,12 @@ class Leaf(Kernel):
                     f"{type(self).__name__} has {np.size(values)} {name}s for {p} inputs: give one "
                     f"number, or {p}"
                 )
-        return dataclasses.replace(self, active_dims=dims)
+        return dataclasses.replace(self, active_dims=dims, fixed=held.remembered(self))
+
+    def _one_or_each(self, lengthscale: np.ndarray) -> np.ndarray:
+        """One lengthscale per input or their mean; a held one keeps its value for each input."""
+        each = self.ard or "lengthscale" in held.names(self)
+        return lengthscale if each else np.mean(lengthscale, keepdims=True)
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
         """See `Kernel.diag`. One, unless a subclass says otherwise."""
@@ -75,17 +92,14 @@ class Leaf(Kernel):
         lengthscale = kernel._active(spread)
         if self.lengthscale is not None:
             lengthscale = self.lengthscale / kernel._active(scale)
-        return dataclasses.replace(
-            kernel, lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True)
-        )
+        return dataclasses.replace(kernel, lengthscale=self._one_or_each(lengthscale))
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
         if self.lengthscale is None:
             return self
-        return dataclasses.replace(
-            self, lengthscale=np.asarray(self.lengthscale) * self._active(np.asarray(scale))
-        )
+        lengthscale = np.asarray(self.lengthscale) * self._active(np.asarray(scale))
+        return held.as_given(dataclasses.replace(self, lengthscale=lengthscale))
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
@@ -99,6 +113,7 @@ class Leaf(Kernel):
             values = getattr(self, name)
             if values is None or np.shape(values) not in ((), (1,), (n,)):
                 raise ValueError(f"the {name} of a {kind} is not one number, nor {n}")
+            held.refuse_unfit(self, name, (1, n))
         super().check(columns, fitted=fitted)
 
     def in_words(self, units: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from . import held
 from .base import positive
 from .leaf import Leaf, with_unit
 
@@ -26,6 +27,7 @@ class Periodic(Leaf):
         ard: see `RBF`.
         period: where learning of the period starts. Give it whenever it is known (a day, a year):
             a period is hard to find from afar. `None` starts at the inputs' spread.
+        fixed: see `RBF`; `("period",)` for a period that is known exactly.
     """
 
     per_input = ("lengthscale", "period")
@@ -52,7 +54,7 @@ class Periodic(Leaf):
         )
         return dataclasses.replace(
             kernel,
-            lengthscale=lengthscale if self.ard else np.mean(lengthscale, keepdims=True),
+            lengthscale=self._one_or_each(lengthscale),
             period=period,
         )
 
@@ -64,6 +66,5 @@ class Periodic(Leaf):
         """See `Kernel.rescaled`. Only the period has a unit."""
         if self.period is None:
             return self
-        return dataclasses.replace(
-            self, period=np.asarray(self.period) * self._active(np.asarray(scale))
-        )
+        period = np.asarray(self.period) * self._active(np.asarray(scale))
+        return held.as_given(dataclasses.replace(self, period=period))

@@ -128,6 +128,7 @@ class RationalQuadratic(Stationary):
         active_dims: see `RBF`.
         ard: see `RBF`.
         alpha: where learning of the mixing exponent starts.
+        fixed: see `RBF`.
     """
 
     once = ("alpha",)

@@ -114,7 +114,15 @@ def _kernel(value: Any, deep: int = 0) -> dict[str, Any]:
     return {**rules, **({"kernels": [inner]} if "kernels" in fields else {}), "kernel": TEXT}
 
 
+def _some(value: Any) -> bool:
+    return _is_filled(value) and all(map(POSITIVE.holds, value))
+
+
 ANYTHING = either(PLAIN, listed(PLAIN))  # a field of a class that is the user's own
+HELD = Rule(
+    "a name with positive numbers",
+    lambda v: isinstance(v, list | tuple) and len(v) == 2 and TEXT.holds(v[0]) and _some(v[1]),
+)
 POSITIVES = either(NOTHING, POSITIVE, listed(POSITIVE))
 KERNEL_FIELDS: dict[str, Any] = {
     "lengthscale": POSITIVES,
@@ -123,6 +131,7 @@ KERNEL_FIELDS: dict[str, Any] = {
     "weights": POSITIVES,
     "active_dims": either(NOTHING, listed(either(WHOLE, TEXT))),
     "ard": FLAG,
+    "fixed": listed(either(TEXT, HELD)),
     "centre": either(NUMBER, listed(NUMBER)),
 }
 

@@ -1,0 +1,88 @@
+"""Numbers of a kernel that are held at the user's values, by name: `fixed=("period",)`.
+
+Inputs are standardised before a kernel sees them, and a number that was divided by their scale and
+multiplied by it again may differ in its last digit. So a kernel on standardised inputs remembers
+what the user gave: each entry of `fixed` is a name in the user's units, and a name with numbers on
+standardised inputs.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+__all__ = [
+    "Fixed",
+    "as_given",
+    "as_held",
+    "given",
+    "names",
+    "refuse_unfit",
+    "refuse_unheld",
+    "remembered",
+]
+
+Fixed = tuple[str | tuple[str, tuple[float, ...]], ...]
+AnyKernel = TypeVar("AnyKernel", bound=Any)
+
+
+def as_held(fixed: str | Sequence[Any]) -> Fixed:
+    """What the user or a file has for `fixed`, as a kernel keeps it."""
+    entries = (fixed,) if isinstance(fixed, str) else fixed
+    if not (
+        isinstance(entries, list | tuple)
+        and all(isinstance(e, str | list | tuple) for e in entries)
+    ):
+        raise ValueError(f"fixed is a list of names such as ('lengthscale',), not {fixed!r}")
+    each = (one if isinstance(one, str) else (one[0], tuple(one[1])) for one in entries)
+    return tuple(dict.fromkeys(each))
+
+
+def names(kernel: Any) -> tuple[str, ...]:
+    """The numbers that a kernel holds; a kernel that knows nothing of `fixed` holds none."""
+    return tuple(one if isinstance(one, str) else one[0] for one in getattr(kernel, "fixed", ()))
+
+
+def given(kernel: Any) -> dict[str, tuple[float, ...]]:
+    """What a kernel on standardised inputs remembers of the user's numbers, by name."""
+    return dict(one for one in kernel.fixed if not isinstance(one, str))
+
+
+def refuse_unheld(kernel: Any, known: Sequence[str]) -> None:
+    """Complain of a name that a kernel cannot hold.
+
+    Args:
+        kernel: whose `fixed` is in question.
+        known: the names of its numbers.
+    """
+    kind = type(kernel).__name__
+    for name in names(kernel):
+        if name not in known:
+            raise ValueError(f"fixed names {name!r}; what a {kind} can hold is {', '.join(known)}")
+        if getattr(kernel, name) is None:
+            raise ValueError(
+                f"fixed names {name!r}, which has no value to be held at: give one, "
+                f"{kind}({name}=..., fixed={names(kernel)})"
+            )
+
+
+def refuse_unfit(kernel: Any, name: str, sizes: Sequence[int]) -> None:
+    """Complain if a kernel remembers as many of its numbers as it cannot have."""
+    values = given(kernel).get(name)
+    if values is not None and len(values) not in sizes:
+        raise ValueError(f"a {type(kernel).__name__} holds {len(values)} {name}, not {sizes[-1]}")
+
+
+def remembered(kernel: Any) -> Fixed:
+    """`fixed` with the numbers that the user gave, for a kernel on standardised inputs."""
+    return tuple((name, tuple(np.ravel(getattr(kernel, name)).tolist())) for name in names(kernel))
+
+
+def as_given(kernel: AnyKernel) -> AnyKernel:
+    """A kernel, back in the user's units, with what it holds to the last digit as it was given."""
+    exact = {
+        name: np.full(np.shape(getattr(kernel, name)), values if len(values) > 1 else values[0])
+        for name, values in given(kernel).items()
+    }
+    return dataclasses.replace(kernel, **exact, fixed=names(kernel)) if exact else kernel

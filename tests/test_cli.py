@@ -574,38 +574,6 @@ def test_documented_commands_exist():
     assert set(group.commands) == set(COMMANDS)
 
 
-COUNT_HITS = """
-import jax, numpy as np
-from hetmogp.cli.application import _remember_compilations
-_remember_compilations()
-hits = []
-jax.monitoring.register_event_listener(lambda event, **_: hits.append(event.endswith("cache_hits")))
-import hetmogp as hm
-x = np.linspace(0.0, 1.0, 30)
-hm.HetMOGP([hm.Gaussian()], inducing=5, latents=1, max_iter=1, progress=False).fit(x, np.sin(6 * x))
-print(sum(hits), jax.config.jax_compilation_cache_dir)
-"""
-
-
-def test_a_second_run_of_the_command_line_compiles_nothing_large_again(tmp_path):
-    found = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", COUNT_HITS],
-            env=os.environ
-            | {"XDG_CACHE_HOME": str(tmp_path), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        hits, folder = done.stdout.split()
-        assert folder == str(tmp_path / "hetmogp" / "xla")
-        found.append(int(hits))
-    assert found[0] == 0
-    assert found[1] >= 2  # the E-step and the M-step at least
-
-
 def test_a_fit_is_kept_and_taken_up(folder, tmp_path):
     arguments = ("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian", *FIT)
     kept = ("--model", tmp_path / "m.hetmogp", "--checkpoint", tmp_path / "kept", "--resume")

@@ -7,14 +7,14 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 import jax
 from threadpoolctl import ThreadpoolController
 
-from . import forks
+from . import forks, jax_private, programs
 
 __all__ = ["session"]
 
@@ -27,13 +27,15 @@ def session(dtype: str = "float64") -> Iterator[None]:
 
     OpenBLAS's own threads fight XLA's for the same cores (measured: up to 30 times slower); the
     limit is lifted again on leaving. Products are exact to the precision: left to itself a GPU
-    multiplies float32 with ten bits, and kernel matrices come out indefinite.
+    multiplies float32 with ten bits, and kernel matrices come out indefinite. Compiled programs
+    are kept for the next process.
     """
     forks.refuse()
     with (
         jax.enable_x64(dtype == "float64"),
         jax.default_matmul_precision("highest"),
-        _computation,
+        _computation as kept,
+        jax_private.keep_from(programs.SHORTEST) if kept else nullcontext(),
     ):
         yield
 
@@ -41,8 +43,9 @@ def session(dtype: str = "float64") -> Iterator[None]:
 class _Computation:
     """Counts who computes: the first begins for all, the last ends for all.
 
-    The number of BLAS threads belongs to the process. If each of two computations at once set and
-    restored it by itself, one would restore what the other had set.
+    The number of BLAS threads belongs to the process, and so does the place where compiled programs
+    are kept. If each of two computations at once set and restored them by itself, one would restore
+    what the other had set.
     """
 
     def __init__(self) -> None:
@@ -50,18 +53,21 @@ class _Computation:
         self._users = 0
         self._limit: Any = None
         self._programs = 0
+        self._kept: programs.Programs | None = None
 
     def compiled(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Hear of a program that JAX has compiled."""
         self._programs += event == "/jax/core/compile/backend_compile_duration"
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> programs.Programs | None:
         with self._lock:
             if self._users == 0:
                 _any_thread_may_set()
                 self._limit = _blas().limit(limits=1, user_api="blas")
                 self._let_go()
+                self._kept = programs.begin()
             self._users += 1
+            return self._kept
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -69,6 +75,8 @@ class _Computation:
             if self._users == 0:
                 _any_thread_may_set()
                 self._limit.restore_original_limits()
+                if self._kept is not None:
+                    programs.end(self._kept)
 
     def _let_go(self) -> None:
         """Forget compiled programs, of which JAX keeps every one, before there are too many."""

@@ -7,7 +7,6 @@ wrongly, and 130 when it was interrupted.
 
 import json
 import lzma
-import os
 import sys
 import warnings
 import zipfile
@@ -84,13 +83,12 @@ TROUBLE = (
 
 @contextmanager
 def one_clear_line() -> Iterator[None]:
-    """Around a command's work: compiled programs are kept, trouble and warnings become one line."""
+    """Around a command's work: trouble and warnings become one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.simplefilter("default", RuntimeWarning)
         warnings.showwarning = _warn
         try:
-            _remember_compilations()
             yield
         except TROUBLE as error:
             if isinstance(error, BrokenPipeError) and error.filename is None:
@@ -164,20 +162,3 @@ def _print(text: str, end: str) -> None:
         raise
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
-
-
-def _remember_compilations() -> None:
-    """Keep what XLA compiles in the user's cache, so that a second run starts at once."""
-    import jax
-
-    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return  # the user has chosen a place
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(home) / "hetmogp" / "xla"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # nowhere to keep it: compile each time
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

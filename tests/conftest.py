@@ -3,6 +3,8 @@
 The stress test, the demo's own process and the benchmarks run with XLA's usual optimisation.
 """
 
+import gc
+import os
 from pathlib import Path
 
 import jax
@@ -10,6 +12,14 @@ import matplotlib as mpl
 import pytest
 
 jax.config.update("jax_disable_most_optimizations", True)
+with pytest.MonkeyPatch.context() as patch:  # XLA reads it once; processes started here do not
+    patch.setenv(
+        "XLA_FLAGS",
+        "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false "
+        + os.environ.get("XLA_FLAGS", ""),
+    )
+    jax.devices()
+gc.set_threshold(50_000)  # tracing makes many small objects, few of them garbage
 mpl.use("agg")
 
 

@@ -102,11 +102,17 @@ def steps_of(table, frame, size, n, skip=0):
     return found, feed.epoch
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+FILES = [((255,), 23), ((37, 1, 212, 5), 23), ((100, 155), 500), ((8,), 8)]
+
+
 @pytest.mark.parametrize(
-    ("sizes", "group"), [((255,), 23), ((37, 1, 212, 5), 23), ((100, 155), 500), ((8,), 8)]
+    ("sizes", "group", "size", "processes"),
+    [  # every pair of files and batch size, every pair of files and processes but one
+        (*files, size, (1, 2, 3, 7)[(i + j) % 4])
+        for i, files in enumerate(FILES)
+        for j, size in enumerate((7, 50, 1000))
+    ],
 )
-@pytest.mark.parametrize("size", [7, 50, 1000])
 def test_every_row_comes_once_an_epoch(small, tmp_path, monkeypatch, sizes, group, size, processes):
     """Whatever the sizes of files and row groups; with more processes than row groups, too."""
     frame = rows(sum(sizes)).assign(a=1.0)

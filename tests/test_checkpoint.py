@@ -20,10 +20,10 @@ rng = np.random.default_rng(0)
 x = rng.uniform(0, 3, 400)
 Y = {"a": np.sin(2 * x) + 0.3 * rng.standard_normal(400), "b": (rng.random(400) < 0.4) * 1.0}
 Y["b"][:100] = np.nan
-options = {"max_iter": 12} if method == "vem" else {"max_iter": 4000, "batch_size": 50}
+options = {"max_iter": 12} if method == "vem" else {"max_iter": 2000, "batch_size": 50}
 model = hm.HetMOGP(
-    {"a": hm.HetGaussian(), "b": hm.Bernoulli()}, method=method, inducing=8, tol=1e-9,
-    progress=False, **options
+    {"a": hm.HetGaussian(), "b": hm.Bernoulli()}, method=method, latents=2, inducing=8,
+    tol=1e-9, progress=False, **options
 )
 if folder:
     model.fit(x, Y, checkpoint=folder, every=int(every), resume=True)

@@ -50,7 +50,7 @@ def test_values_too_large_to_square_are_refused_before_the_fit(likelihood):
 
 
 def test_values_too_small_for_single_precision_are_refused_too():
-    model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, dtype="float32")
+    model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=4, dtype="float32")
     with pytest.raises(ValueError, match="float32 cannot hold"):
         model.fit(x, {"y": 1e-25 * rng.normal(size=N)})
 
@@ -72,7 +72,9 @@ def test_an_empty_prediction_has_columns_and_no_rows():
 
 
 def test_counts_far_beyond_the_data_have_an_interval():
-    model = hm.HetMOGP({"y": hm.Poisson()}, kernel=hm.Linear(), latents=1, progress=False)
+    model = hm.HetMOGP(
+        {"y": hm.Poisson()}, kernel=hm.Linear(), latents=1, inducing=4, progress=False
+    )
     X = np.linspace(0, 10, N)
     for dtype, at in (("float64", 200.0), ("float32", 60.0)):
         model.set_params(dtype=dtype).fit(X, {"y": rng.poisson(np.exp(0.3 * X))})

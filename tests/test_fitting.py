@@ -218,6 +218,7 @@ def test_streamed_data_give_the_fit_that_resident_data_give(monkeypatch):
         model = hm.HetMOGP(
             {"a": hm.Gaussian(), "b": hm.Poisson()},
             method="svi",
+            latents=2,
             inducing=8,
             batch_size=20,
             max_iter=30,
@@ -236,7 +237,12 @@ def test_the_length_of_a_chunk_changes_nothing(monkeypatch):
     for longest in (500, 3):
         monkeypatch.setattr(svi, "LONGEST", longest)
         model = hm.HetMOGP(
-            {"a": hm.HetGaussian()}, method="svi", inducing=6, max_iter=25, progress=False
+            {"a": hm.HetGaussian()},
+            method="svi",
+            latents=1,
+            inducing=6,
+            max_iter=25,
+            progress=False,
         ).fit(X, Y)
         found.append(model.weights_)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
@@ -309,6 +315,12 @@ def test_a_step_is_compiled_once():
     X, Y = rng.uniform(size=(70, 1)), {"a": rng.standard_normal(70)}
     svi.chunk.clear_cache()
     hm.HetMOGP(
-        {"a": hm.Gaussian()}, method="svi", inducing=5, batch_size=9, max_iter=70, progress=False
+        {"a": hm.Gaussian()},
+        method="svi",
+        latents=1,
+        inducing=5,
+        batch_size=9,
+        max_iter=70,
+        progress=False,
     ).fit(X, Y)
     assert svi.chunk._cache_size() == 1

@@ -775,6 +775,6 @@ def test_density_where_everything_is_missing_is_missing(pair):
 def test_one_value_says_little_about_its_noise():
     """A Gaussian output seen once, beside one seen often, is not predicted with false precision."""
     x = np.linspace(0.0, 1.0, 30)
-    model = hm.HetMOGP({"g": hm.Gaussian(), "b": hm.Bernoulli()}, inducing=6, progress=False)
+    model = hm.HetMOGP({"g": hm.Gaussian(), "b": hm.Bernoulli()}, **QUICK)
     model.fit({"g": np.array([0.5]), "b": x}, {"g": [3.0], "b": (x > 0.5).astype(float)})
     assert model.predict(x)["g"].std.min() > 0.1

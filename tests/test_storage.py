@@ -297,7 +297,9 @@ def test_inducing_inputs_and_float32_come_back(tmp_path, inducing):
 
 
 def test_a_dates_and_labels_frame_may_place_inducing_inputs(tmp_path):
-    model = hm.HetMOGP({"real": hm.Gaussian()}, inducing=FRAME[::8], max_iter=0, progress=False)
+    model = hm.HetMOGP(
+        {"real": hm.Gaussian()}, latents=1, inducing=FRAME[::8], max_iter=0, progress=False
+    )
     model.fit(FRAME, VALUES).save(tmp_path / "m")
     again = hm.load(tmp_path / "m")
     assert again.inducing["site"].tolist() == FRAME["site"][::8].tolist()
@@ -368,7 +370,7 @@ def test_what_a_file_cannot_hold_is_said_when_saving(tmp_path, small):
         (hm.Categorical([(0, 1), (1, 0)]), "text, numbers"),
     ):
         y = [(0, 1), (1, 0)] * (N // 2) if "text" in message else np.sin(x)
-        model = hm.HetMOGP({"y": likelihood}, latents=1, max_iter=0, progress=False)
+        model = hm.HetMOGP({"y": likelihood}, latents=1, inducing=5, max_iter=0, progress=False)
         with pytest.raises(TypeError, match=message):
             model.fit(x, {"y": pd.Series(y)}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())

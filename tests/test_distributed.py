@@ -71,7 +71,7 @@ if what == "steps":
         full = hm.HetMOGP(one, method="vem", max_iter=2, **options).fit(few[inputs], few)
         kept["vem"] = full.weights_
 else:
-    model = hm.HetMOGP({"a": named["a"]}, max_iter=400, **options)
+    model = hm.HetMOGP({"a": named["a"]}, max_iter=260, **options)
     model.fit(table, checkpoint=f"{folder}/kept", every=20, resume=True)
     kept = {"W": model.weights_, "elbo": model.elbo_, "history": model.history_,
             "Z": model.inducing_inputs_[0], "interrupted": model.interrupted_}

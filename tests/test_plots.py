@@ -564,7 +564,7 @@ def test_text_is_drawn_as_it_is():
     """Dollar signs begin no formula, and a label may begin with an underscore."""
     x = np.linspace(0, 1, 30)
     Y = {"a $\\alph$": np.where(x > 0.6, "_other", np.where(x > 0.3, "$10-$20", "less"))}
-    model = hm.HetMOGP({"a $\\alph$": hm.Categorical()}, latents=1, inducing=5, max_iter=1)
+    model = hm.HetMOGP({"a $\\alph$": hm.Categorical()}, latents=1, inducing=5, max_iter=0)
     ax: Any = plots.posterior(model.fit(x, Y), "a $\\alph$", X=x, Y=Y)
     ax.figure.savefig(io.BytesIO(), format="png")
     shown = [text.get_text() for text in ax.figure.legends[0].get_texts()]

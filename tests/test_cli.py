@@ -575,8 +575,10 @@ def test_documented_commands_exist():
 
 
 def test_a_fit_is_kept_and_taken_up(folder, tmp_path):
-    arguments = ("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian", *FIT)
-    arguments += ("--max-iter", 2)
+    arguments = (
+        *("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian", *FIT),
+        *("--max-iter", 2),
+    )
     kept = ("--model", tmp_path / "m.hetmogp", "--checkpoint", tmp_path / "kept", "--resume")
     assert run(*arguments, *kept).exit_code == 0
     assert list((tmp_path / "kept").glob("*.checkpoint"))

@@ -149,18 +149,20 @@ def others_may_write(kept):
     "prepare",
     [
         lambda kept: os.environ.update(HETMOGP_CACHE="off"),
+        lambda kept: os.environ.update(XDG_CACHE_HOME="here"),  # nobody's home: not beside the data
         lambda kept: (kept.parent.mkdir(), kept.write_text("a file")),
         others_may_write,
     ],
-    ids=["off", "no folder", "others may write"],
+    ids=["off", "no home", "no folder", "others may write"],
 )
-def test_programs_are_not_kept_where_they_should_not_be(kept, prepare, monkeypatch):
+def test_programs_are_not_kept_where_they_should_not_be(kept, prepare, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HETMOGP_CACHE", "")
     prepare(kept)
     programs._in_folder.cache_clear()
     with session():
         assert compile_one(6.0) == 6.0 * np.sin(1.0)
-    assert [path for path in files_in(kept) if "jit" in path.name] == []
+    assert [path for path in files_in(tmp_path) if "jit" in path.name] == []
 
 
 def test_each_kind_of_cpu_has_its_own_programs(kept, monkeypatch):

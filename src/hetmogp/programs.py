@@ -76,7 +76,8 @@ def _let_go(folder: Path) -> None:
 def begin() -> Programs | None:
     """Keep what is compiled from now on, unless the user wants it otherwise."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.environ.get("HETMOGP_CACHE") == "off" or jax_private.has_cache():
+    unwanted = os.environ.get("HETMOGP_CACHE") == "off" or not os.path.isabs(home)
+    if unwanted or jax_private.has_cache():
         return None
     programs = _in_folder(Path(home) / "hetmogp" / "xla")
     if programs is not None:

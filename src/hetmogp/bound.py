@@ -17,14 +17,15 @@ number of classes and not with its square.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .batch import Batch
+from .batch import Batch, Observations
 from .likelihoods import Likelihood
 from .parameters import Parameters
 from .priors import Functions, Latents, Matrices, Projection
@@ -103,20 +104,51 @@ def evaluate(
     if at is None:
         at = at_observations(parameters, q.latents(view), batch, rules)
     fit = jnp.zeros(())
+    for members in _alike(parameters, at, batch):
+        if isinstance(at[members[0]], Functions):
+            likelihoods, here, seen = (
+                jax.tree.map(lambda *leaves: jnp.stack(leaves), *(items[d] for d in members))
+                for items in (parameters.likelihoods, at, batch.outputs)
+            )
+            expectation = jax.vmap(partial(_over_functions, rules=rules, key=key))(
+                likelihoods, here, seen
+            )
+            each = jnp.where(seen.seen, seen.weight * expectation, 0.0)
+            fit += jnp.sum(seen.scale * jnp.sum(each, axis=1))
+        else:
+            (d,) = members
+            wide, seen = at[d], batch.outputs[d]
+            assert isinstance(wide, Wide)
+            expectation = _over_latents(parameters, d, wide, seen.y, rules, key)
+            fit += seen.scale * jnp.sum(jnp.where(seen.seen, seen.weight * expectation, 0.0))
+    return Bound(fit, q.kl(), parameters.log_density())
+
+
+def _alike(parameters: Parameters, at: Sequence[Functions | Wide], batch: Batch) -> list[list[int]]:
+    """Outputs whose expectations are the same program, which then is compiled once."""
+    members: dict[Any, list[int]] = {}
     for d, (likelihood, here, seen) in enumerate(
         zip(parameters.likelihoods, at, batch.outputs, strict=True)
     ):
-        if isinstance(here, Functions):
+        trees = (likelihood, here, seen)
+        shapes = tuple(
+            (leaf.shape, leaf.dtype) for leaf in map(jnp.asarray, jax.tree.leaves(trees))
+        )
+        key = (jax.tree.structure(trees), shapes) if isinstance(here, Functions) else d
+        members.setdefault(key, []).append(d)
+    return list(members.values())
 
-            def over_functions(y, m, C, given, likelihood=likelihood):
-                C = C if rules.joint else C * jnp.eye(len(m), dtype=C.dtype)
-                return likelihood.at(given).expectation(y, m, C, rules.expectation, key)
 
-            expectation = jax.vmap(over_functions)(seen.y, *here, seen.given)
-        else:
-            expectation = _over_latents(parameters, d, here, seen.y, rules, key)
-        fit += seen.scale * jnp.sum(jnp.where(seen.seen, seen.weight * expectation, 0.0))
-    return Bound(fit, q.kl(), parameters.log_density())
+def _over_functions(
+    likelihood: Likelihood, at: Functions, seen: Observations, rules: Rules, key: Array | None
+) -> Float[Array, " n"]:
+    """E[log p(y | f)] of each value of an output."""
+
+    def one(y: Array, mean: Array, cov: Array, given: dict[str, Array]) -> Array:
+        cov = cov if rules.joint else cov * jnp.eye(len(mean), dtype=cov.dtype)
+        return likelihood.at(given).expectation(y, mean, cov, rules.expectation, key)
+
+    return jax.vmap(one)(seen.y, *at, seen.given)
 
 
 def _over_latents(

@@ -55,12 +55,20 @@ def _one_by_one(f: Callable, *stacked: Array) -> PyTree:
     return jax.vmap(f)(*stacked)
 
 
-@jax.custom_vjp
 def whiten(K: Float[Array, "Q M M"], B: Float[Array, "Q M N"]) -> Float[Array, "Q M N"]:
     """A = L⁻¹ B with L Lᵀ = K, for each of Q matrices; NaN where K is not positive definite.
 
-    With B = I it is the inverse of the Cholesky factor: K⁻¹ = AᵀA.
+    In double precision by L⁻¹ itself, whose products run on all cores; single precision does not
+    bear that, and solves.
     """
+    if K.dtype == jnp.float64:
+        return jnp.einsum("qij,qjn->qin", inverse_root(K), B)
+    return _solved(K, B)
+
+
+@jax.custom_vjp
+def _solved(K: Float[Array, "Q M M"], B: Float[Array, "Q M N"]) -> Float[Array, "Q M N"]:
+    """L⁻¹ B, by a triangular solve for each of Q matrices."""
     return _whiten(K, B)[0]
 
 
@@ -91,7 +99,7 @@ def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Arra
     return -0.5 * (both + jnp.swapaxes(both, 1, 2)), dB
 
 
-whiten.defvjp(_whiten, _whiten_gradient)
+_solved.defvjp(_whiten, _whiten_gradient)
 
 
 @jax.custom_vjp
@@ -131,53 +139,45 @@ def _inverse_root_gradient(X: Array, dX: Array) -> tuple[Array]:
 inverse_root.defvjp(lambda K: (inverse_root(K),) * 2, _inverse_root_gradient)
 
 
-@jax.custom_vjp
 def gram(A: Float[Array, "R M N"], metric: Float[Array, "N R R"]) -> Float[Array, "RM RM"]:
     """Σ_n Ã_n Λ_n Ã_nᵀ for symmetric Λ_n, with Ã_n the block-diagonal stack of A's columns n.
 
-    `spread` is its adjoint. Both cost N (RM)² operations, and as much for their gradients: half of
-    what differentiating through the products takes, which does not know of the symmetry.
+    `spread` is its adjoint. Both form the blocks on and below the diagonal alone: N (RM)²
+    operations.
     """
-    R, M, N = A.shape
-    left = A * _turned(metric)[:, :, None, :]  # s, r, m, n
-    P = jnp.einsum("skn,sin->ski", A, left.reshape(R, R * M, N)).reshape(R * M, R * M)
-    return 0.5 * (P + P.T)
-
-
-def _gram_gradient(saved: tuple[Array, Array], dP: Array) -> tuple[Array, Array]:
-    A, metric = saved
-    product = _blockwise(0.5 * (dP + dP.T), A)
-    return 2.0 * _weighted(metric, product), jnp.sum(A * product, axis=2).T
+    R, M, _ = A.shape
+    weights = _turned(0.5 * (metric + jnp.swapaxes(metric, 1, 2)))
+    columns = []
+    for s in range(R):
+        below = (A[s:] * weights[s, s:, None, :]).reshape((R - s) * M, -1) @ A[s].T
+        columns.append(jnp.concatenate([jnp.zeros((s * M, M), A.dtype), below]))
+    lower = jnp.tril(jnp.concatenate(columns, axis=1))
+    return lower + jnp.tril(lower, -1).T
 
 
 @jax.custom_vjp
 def spread(A: Float[Array, "R M N"], S: Float[Array, "RM RM"]) -> Float[Array, "N R R"]:
     """Ã_nᵀ S Ã_n for every n and symmetric S; see `gram`."""
-    return _spread(A, S)[0]
-
-
-def _spread(A: Array, S: Array) -> tuple[Array, tuple[Array, Array]]:
-    product = _blockwise(S, A)
-    return jnp.sum(A * product, axis=2).T, (A, product)
+    R, M, _ = A.shape
+    lower = []  # rows r >= s of column s
+    for s in range(R):
+        product = S[s * M :, s * M : (s + 1) * M] @ A[s]
+        lower.append(jnp.sum(A[s:] * product.reshape(R - s, M, -1), axis=1))
+    rows = [jnp.stack([lower[min(r, s)][abs(r - s)] for s in range(R)]) for r in range(R)]
+    return jnp.stack(rows).T
 
 
 def _spread_gradient(saved: tuple[Array, Array], dC: Array) -> tuple[Array, Array]:
-    A, product = saved
-    dC = 0.5 * (dC + jnp.swapaxes(dC, 1, 2))
-    return 2.0 * _weighted(dC, product), gram(A, dC)
-
-
-def _blockwise(S: Float[Array, "RM RM"], A: Float[Array, "R M N"]) -> Float[Array, "S R M N"]:
-    """S Ã_n for every n: block column s of S times A_s."""
+    """dA_r = 2 Σ_s dC_rs S_rs A_s, s by s: as one reduction it takes twenty times as long."""
+    A, S = saved
     R, M, N = A.shape
-    columns = S.reshape(R * M, R, M).transpose(1, 0, 2)
-    return jnp.einsum("sik,skn->sin", columns, A).reshape(R, R, M, N)
-
-
-def _weighted(metric: Float[Array, "N R R"], product: Float[Array, "S R M N"]) -> Array:
-    """Σ_s Λ_rs (S Ã_n)_rs, s by s: as one reduction it takes twenty times as long on a CPU."""
-    weights = _turned(metric)[:, :, None, :]
-    return sum((weights[s] * product[s] for s in range(1, len(product))), weights[0] * product[0])
+    dC = 0.5 * (dC + jnp.swapaxes(dC, 1, 2))
+    weights = _turned(dC)
+    dA = jnp.zeros_like(A)
+    for s in range(R):
+        product = (S[:, s * M : (s + 1) * M] @ A[s]).reshape(R, M, N)
+        dA += 2.0 * weights[s, :, None, :] * product
+    return dA, gram(A, dC)
 
 
 def _turned(metric: Float[Array, "N R R"]) -> Float[Array, "R R N"]:
@@ -185,8 +185,7 @@ def _turned(metric: Float[Array, "N R R"]) -> Float[Array, "R R N"]:
     return jax.lax.optimization_barrier(metric.T)
 
 
-gram.defvjp(lambda A, metric: (gram(A, metric), (A, metric)), _gram_gradient)
-spread.defvjp(_spread, _spread_gradient)
+spread.defvjp(lambda A, S: (spread(A, S), (A, S)), _spread_gradient)
 
 
 def transposed(A: Float[Array, "Q M N"]) -> Float[Array, "Q N M"]:

@@ -117,9 +117,9 @@ class HetMOGP(BaseEstimator):
         likelihoods: Any,
         *,
         kernel: Kernel | Sequence[Kernel] | None = None,
-        latents: int = 3,
+        latents: int | Literal["auto"] = "auto",
         rank: int | Sequence[int] = 1,
-        inducing: Any = None,
+        inducing: Any = "auto",
         prior: Literal["lmc", "independent"] = "lmc",
         method: Literal["auto", "vem", "svi"] = "auto",
         bound: Literal["joint", "factorised"] = "joint",
@@ -131,6 +131,7 @@ class HetMOGP(BaseEstimator):
         learn_inducing: bool = True,
         prune: bool = True,
         weight_scale: float | None = None,
+        hyperpriors: Literal["auto"] | None = "auto",
         max_iter: int | None = None,
         tol: float | None = None,
         restarts: int | None = None,
@@ -154,6 +155,7 @@ class HetMOGP(BaseEstimator):
         self.learn_inducing = learn_inducing
         self.prune = prune
         self.weight_scale = weight_scale
+        self.hyperpriors = hyperpriors
         self.max_iter = max_iter
         self.tol = tol
         self.restarts = restarts

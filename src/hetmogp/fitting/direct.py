@@ -2,7 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
 
 from ..batch import Batch
 from ..bound import Bound, Rules, evaluate
@@ -10,7 +12,7 @@ from ..linalg import compiled
 from ..parameters import Parameters
 from ..variational import Blocks
 from .lbfgs import maximise
-from .vem import Problem, State
+from .vem import Problem, State, Watch
 
 __all__ = ["init", "step"]
 
@@ -22,15 +24,30 @@ def _bound(parameters: Parameters, q: Blocks, batch: Batch, jitter: Array, rules
     return evaluate(parameters, q.lower(), view.project(), batch, rules)
 
 
-@compiled
+def _learned(parameters: Parameters, q: Blocks, learn_inducing: bool):
+    """What is learned as one vector, and the way back."""
+    return ravel_pytree((parameters.free(learn_inducing), q))
+
+
 def _objective(
-    learned: PyTree, parameters: Parameters, batch: Batch, jitter: Array, rules: Rules
-) -> tuple[Float[Array, ""], PyTree]:
-    def objective(learned: PyTree) -> Array:
-        values, q = learned
+    z: Float[Array, " n"],
+    parameters: Parameters,
+    q: Blocks,
+    batch: Batch,
+    jitter: Array,
+    rules: Rules,
+    learn_inducing: bool,
+) -> tuple[Float[Array, ""], Float[Array, " n"]]:
+    unravel = _learned(parameters, q, learn_inducing)[1]
+
+    def objective(z: Array) -> Array:
+        values, q = unravel(z)
         return _bound(parameters.with_free(values), q, batch, jitter, rules).log_joint
 
-    return jax.value_and_grad(objective)(learned)
+    return jax.value_and_grad(objective)(z)
+
+
+_compiled_objective = compiled(_objective, static=("learn_inducing",))
 
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
@@ -40,14 +57,18 @@ def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     return State(parameters, (), q, float(bound.elbo), float(bound.log_joint))
 
 
-def step(state: State, problem: Problem, jitter: float) -> State:
+def step(state: State, problem: Problem, jitter: float, watch: Watch | None = None) -> State:
     """Some iterations of L-BFGS."""
-    fixed = (state.parameters, problem.batch, jnp.asarray(jitter), problem.rules)
-    (values, q), objective = maximise(
-        lambda learned: _objective(learned, *fixed),
-        (state.parameters.free(problem.learn_inducing), state.q),
+    assert isinstance(state.q, Blocks)
+    fixed = (state.parameters, state.q, problem.batch, jnp.asarray(jitter), problem.rules)
+    learn = problem.learn_inducing
+    begin, unravel = _learned(state.parameters, state.q, learn)
+    z, _ = maximise(
+        lambda z: _compiled_objective(jnp.asarray(z, begin.dtype), *fixed, learn_inducing=learn),
+        np.asarray(begin),
         ITERATIONS,
     )
+    values, q = unravel(jnp.asarray(z, begin.dtype))
     moved = state.parameters.with_free(values)
-    bound = objective - float(moved.log_density())
-    return State(moved, (), q.lower(), bound, objective)
+    bound = compiled(_bound)(moved, q, *fixed[2:])
+    return State(moved, (), q.lower(), float(bound.elbo), float(bound.log_joint))

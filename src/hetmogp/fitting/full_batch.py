@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -35,6 +36,12 @@ class _Run:
     state: vem.State
     until: int
     pruned: bool = False
+
+    def reach(self, state: vem.State) -> None:
+        """Go on from a state, and count it as what was found."""
+        self.state, fit = state, self.fit
+        fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
+        fit.history.append(state.objective)
 
 
 def run_vem(
@@ -107,21 +114,30 @@ class _Loop:
 
     def advance(self, run: _Run, until: int, label: str, keep: bool = False) -> None:
         """Take rounds until one gains too little; `keep` writes checkpoints."""
-        fit, first_gain = run.fit, np.nan
+        fit, first_gain, fraction = run.fit, np.nan, 0.0
         every = (self.checkpoints and self.checkpoints.every) or 1
         while fit.iterations < until and not fit.converged:
-            before = run.state.objective
-            run.state = state = self.method.step(run.state, self.problem, fit.jitter)
+            before, what = run.state.objective, f"{label}round {fit.iterations + 1}"
+            try:
+                state = self.method.step(
+                    *(run.state, self.problem, fit.jitter),
+                    partial(self._show, what, fraction),
+                )
+            except vem.Interrupted as stopped:
+                run.reach(stopped.state)
+                raise
+            run.reach(state)
             gain = state.objective - before
-            fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
-            fit.history.append(state.objective)
             fit.iterations += 1
             first_gain = gain if np.isnan(first_gain) else first_gain
             fraction = towards(gain, first_gain, self.tolerance)
             self.progress.update(f"{label}round {fit.iterations}", fraction, fit.bound)
-            fit.converged = bool(gain < self.tolerance)
+            fit.converged = bool(state.still or gain < self.tolerance)
             if keep and (fit.converged or fit.iterations % every == 0):
                 self._keep(run)
+
+    def _show(self, what: str, fraction: float, bound: float) -> None:
+        self.progress.update(what, fraction, bound)
 
     def _keep(self, run: _Run) -> None:
         if self.checkpoints is not None:

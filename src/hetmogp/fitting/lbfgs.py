@@ -1,54 +1,50 @@
-"""scipy's L-BFGS on a tree of arrays."""
+"""scipy's L-BFGS, with a rule of its own to stop."""
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
-from scipy.optimize import minimize
+from jaxtyping import Array, Float
+from scipy.optimize import OptimizeResult, minimize
 
 __all__ = ["maximise"]
 
 LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
+WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way
 
 
 def maximise(
-    value_and_gradient: Callable[[PyTree], tuple[Array, PyTree]], start: PyTree, iterations: int
-) -> tuple[PyTree, float]:
-    """Raise a function by so many iterations of L-BFGS.
+    value_and_gradient: Callable[[np.ndarray], tuple[Array, Array]],
+    start: Float[np.ndarray, " n"],
+    iterations: int,
+    tolerance: float = 0.0,
+) -> tuple[Float[np.ndarray, " n"], bool]:
+    """Raise a function by L-BFGS; also whether it ended because there was nothing to gain.
 
     Args:
-        value_and_gradient: of a tree like `start`.
+        value_and_gradient: of a vector like `start`.
         start: where to begin.
-        iterations: the most iterations; stopping is the caller's affair.
-
-    Returns:
-        The best tree found and its value.
+        iterations: the most iterations.
+        tolerance: it stops when some iterations together gain less than this.
     """
-    leaves, structure = jax.tree.flatten(start)
-    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-
-    def unravel(z: np.ndarray) -> PyTree:
-        parts = zip(np.split(z, ends), leaves, strict=True)
-        arrays = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
-        return jax.tree.unflatten(structure, arrays)
-
-    def ravel(tree: PyTree) -> np.ndarray:
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(float)
+    reached: list[float] = []
 
     def negative(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_gradient(unravel(z))
-        flat = ravel(gradient)
-        if not (np.isfinite(value) and np.isfinite(flat).all()):
+        value, slope = (np.asarray(a, float) for a in value_and_gradient(z))
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
             return LARGE, np.zeros_like(z)
-        return -float(value), -flat
+        return -float(value), -slope
+
+    def watch(intermediate_result: OptimizeResult) -> None:
+        reached.append(-intermediate_result.fun)
+        if len(reached) > WINDOW and reached[-1] - reached[-1 - WINDOW] < tolerance:
+            raise StopIteration
 
     best = minimize(
         negative,
-        ravel(start),
+        np.asarray(start, float),
         jac=True,
         method="L-BFGS-B",
+        callback=watch,
         options={"maxiter": iterations, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
     )
-    return unravel(best.x), -float(best.fun)
+    return best.x, best.status in (0, 99)  # a flat gradient, or the rule above

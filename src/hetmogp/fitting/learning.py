@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,18 +15,20 @@ from ..columns import Column
 from ..data import Scaling, blocks, full_batch
 from ..disk import Table
 from ..inputs import restored
+from ..kernels import Kernel
 from ..parameters import Parameters
 from ..priors import PRIORS
 from ..tables import Dataset
-from ..variational import Blocks
 from . import svi
+from .alone import Candidates
 from .checkpoint import Checkpoints, identity
-from .fit import Fit, NotPositiveDefiniteError
+from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .full_batch import run_vem
 from .mesh import rounded
 from .mini_batches import Feed, run_svi
 from .options import Method, Options
 from .progress import Progress
+from .sharing import Choice, choose
 from .start import (
     Beginning,
     how_many_inducing,
@@ -36,13 +39,18 @@ from .start import (
     place_inducing,
 )
 from .stream import StreamFeed, rows_of_a_batch
+from .supports import groups, over
 from .vem import Problem
 
 __all__ = ["Learned", "Source", "learn"]
 
 # Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
-LARGEST_VEM_COST = 3e8
+LARGEST_VEM_COST = 1e9
 LARGEST_VEM_ROWS = 20_000
+LARGEST_CHOICE = 3_000  # rows of a fit on full batches where latents are chosen
+SAMPLE = 800  # rows that are looked at to choose them
+COARSE = 450  # inducing variables of all latents together meanwhile
+ENOUGH_FOR_GROUPS = 200  # rows; with fewer, no latent over a group of inputs can pay
 LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
 
 
@@ -54,11 +62,15 @@ class Source(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A fit, its outputs in order of their names; how inputs were scaled; the method."""
+    """A fit, its outputs in order of their names; how inputs were scaled; the method.
+
+    `choice` says what was chosen, where latents were.
+    """
 
     fit: Fit
     scaling: Scaling
     method: Method
+    choice: Choice | None = None
 
 
 def learn(
@@ -81,7 +93,8 @@ def learn(
     if checkpoints is not None:
         checkpoints = replace(checkpoints, identity=_identity(data, options, source))
     ready = _prepared(data, options, source)
-    starts = _starts(data, options, ready)
+    choice = _chosen(data, options, ready, progress) if options.chooses else None
+    starts = _starts(data, options, ready, choice)
     try:
         if ready.method == "vem":
             fit = _full_batch(options, ready, starts, progress, checkpoints)
@@ -91,39 +104,36 @@ def learn(
     except NotPositiveDefiniteError:
         why = _impossible(starts[0], data) or _crowded(starts[0], ready.scaling, data.columns)
         raise ArithmeticError(why) from None
-    return Learned(fit, ready.scaling, ready.method)
+    return Learned(fit, ready.scaling, ready.method, choice)
 
 
 @dataclass
 class _Ready:
-    """Data and latents, ready to be learned from.
+    """Data, ready to be learned from.
 
     Attributes:
         method: full batches or mini-batches.
         data: the full batch, or blocks to draw mini-batches from.
+        X: the standardised inputs.
         scaling: of the inputs.
-        beginning: what the latents begin with.
-        family: of q(u).
         limits: the most iterations, and the gain in nats that counts as none.
     """
 
     method: Method
     data: Batch | list[Block]
+    X: np.ndarray
     scaling: Scaling
-    beginning: Beginning
-    family: type[Blocks]
     limits: tuple[int, float]
+
+    @property
+    def distinct(self) -> int:
+        """How many different input rows there are."""
+        return len(self.X if self.method == "vem" else np.unique(self.X, axis=0))
 
 
 def _prepared(data: Dataset, options: Options, source: Source | None) -> _Ready:
-    """Choose the method, and bring data and latents into the shape it needs."""
-    kernels, ranks = latent_kernels(
-        *(options.kernel, options.latents, options.rank),
-        alone=PRIORS[options.prior].one_each,
-        J=sum(len(likelihood.latent) for likelihood in data.likelihoods),
-        columns=data.columns,
-    )
-    method = _method(data, options, sum(ranks), source)
+    """Choose the method, and bring the data into the shape it needs."""
+    method = _method(data, options, source)
     ready: Batch | list[Block]
     if method == "vem":
         ready, scaling = full_batch(data)
@@ -132,28 +142,55 @@ def _prepared(data: Dataset, options: Options, source: Source | None) -> _Ready:
         ready, scaling = blocks(data)
         rows = [np.asarray(group.X, float) for group in ready]
         X = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    Z = place_inducing(
-        *(options.inducing, X, scaling, data.columns),
-        Q=len(kernels),
-        shared=not options.learn_inducing,
-        seed=options.seed,
-    )
-    numbers = [j for j in range(len(data.columns)) if j not in data.labels]
-    among = None if method == "vem" else Z[0][:, numbers]
-    lengthscales = initial_lengthscales(len(kernels), X[:, numbers], among)
     counts = [int(seen.sum()) for seen in data.observed()]
     observed = sum(counts if source is None else source.observed.values())
-    return _Ready(
-        method,
-        ready,
-        scaling,
-        Beginning(kernels, ranks, Z, lengthscales),
-        options.family(method, sum(ranks), Z.shape[1]),
-        options.limits(method, observed),
+    return _Ready(method, ready, X, scaling, options.limits(method, observed))
+
+
+def _functions(data: Dataset) -> int:
+    """J, the number of parameter functions."""
+    return sum(len(likelihood.latent) for likelihood in data.likelihoods)
+
+
+def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) -> Choice:
+    """What the outputs share, found on full batches: of all rows, or of a sample of them."""
+    some = data.sampled(SAMPLE, options.seed)
+    batch, _ = full_batch(some, ready.scaling)
+    J, X = _functions(data), batch.observed
+    M = min(how_many_inducing(options.inducing, len(X), J + 1), max(COARSE // (J + 1), 1))
+    Z = place_inducing(
+        *(M if np.ndim(options.inducing) == 0 else options.inducing, X, ready.scaling),
+        *(data.columns, 1),
+        shared=True,
+        seed=options.seed,
     )
+    kernels = latent_kernels(options.kernel, 1, 1, J=1, columns=data.columns)[0]
+    several = len(X) >= ENOUGH_FOR_GROUPS
+    if options.kernel is None and options.prior == "lmc" and several:
+        kernels += [over(group, data.columns) for group in groups(data.columns)]
+    candidates = Candidates(kernels, Z, ready.scaling, data.columns, X)
+    whole, observed = (sum(int(seen.sum()) for seen in d.observed()) for d in (data, some))
+    share = whole / observed
+    family = options.family("vem", J + 1, Z.shape[1])
+    tolerance = 0.1 * options.limits("vem", observed)[1]
+    problem = Problem(batch, options.rules, family, tolerance, learn_inducing=False)
+
+    def by_first() -> tuple[list[int], list[np.ndarray], dict[str, Any]]:
+        jitter = options.jitter
+        while True:
+            try:
+                choice = choose(some, problem, candidates, options, jitter, progress, share)
+                break
+            except NotPositiveDefiniteError:
+                jitter *= 10.0
+                if jitter > LARGEST_JITTER:
+                    raise
+        return choice.packed(candidates)
+
+    return Choice.unpacked(distributed.from_first(by_first), some, candidates, options, family)
 
 
-def _method(data: Dataset, options: Options, R: int, source: Source | None) -> Method:
+def _method(data: Dataset, options: Options, source: Source | None) -> Method:
     """Full batches where the user wants them, or where a pass over the data costs little."""
     if source is not None:
         if options.method == "vem":
@@ -166,29 +203,82 @@ def _method(data: Dataset, options: Options, R: int, source: Source | None) -> M
         return "svi"
     seen = [X[ok] for X, ok in zip(data.inputs, data.observed(), strict=True)]
     distinct = len(np.unique(np.concatenate(seen), axis=0))
-    cost = distinct * (R * how_many_inducing(options.inducing, distinct)) ** 2
     classes = sum(
         len(y) * len(likelihood.latent)
         for _, likelihood, y, _ in observed_values(data)
         if likelihood.softmax
     )
-    small = distinct <= LARGEST_VEM_ROWS and classes <= LARGEST_VEM_CLASSES
-    return "vem" if small and cost <= LARGEST_VEM_COST else "svi"
+    if classes > LARGEST_VEM_CLASSES:
+        return "svi"
+    if options.chooses:
+        return "vem" if distinct <= LARGEST_CHOICE else "svi"
+    R = sum(_kernels(data, options)[1])
+    cost = distinct * (R * how_many_inducing(options.inducing, distinct, R)) ** 2
+    return "vem" if distinct <= LARGEST_VEM_ROWS and cost <= LARGEST_VEM_COST else "svi"
 
 
-def _starts(data: Dataset, options: Options, ready: _Ready) -> list[Parameters]:
+def _kernels(data: Dataset, options: Options) -> tuple[list[Kernel], list[int]]:
+    """The kernel and rank of each latent, where the user says how many there are."""
+    J = _functions(data)
+    return latent_kernels(
+        *(options.kernel, J + 1 if options.latents == "auto" else options.latents, options.rank),
+        J=J,
+        columns=data.columns,
+        alone=PRIORS[options.prior].one_each,
+    )
+
+
+def _starts(
+    data: Dataset, options: Options, ready: _Ready, choice: Choice | None
+) -> list[Parameters]:
     """The models to start from."""
+    if choice is not None:
+        Z = _placed(data, options, ready, choice.parameters.prior.ranks)
+        start = eqx.tree_at(
+            lambda p: p.prior.inducing_inputs, choice.parameters, jnp.asarray(Z, dtype=float)
+        )
+        return distributed.numbers_of_first([start])
+    kernels, ranks = _kernels(data, options)
+    Z = _placed(data, options, ready, ranks)
+    numbers = [j for j in range(len(data.columns)) if j not in data.labels]
+    among = None if ready.method == "vem" else Z[0][:, numbers]
+    lengthscales = initial_lengthscales(len(kernels), ready.X[:, numbers], among)
     starts = [
         initial_parameters(
-            *(data, ready.beginning, ready.scaling),
+            *(data, Beginning(kernels, ranks, Z, lengthscales), ready.scaling),
             prior=options.prior,
             weight_scale=options.weight_scale,
+            hyperpriors=options.hyperpriors is not None,
             seed=options.seed,
             restart=restart,
         )
         for restart in range(options.restarts or 1)
     ]
     return distributed.numbers_of_first(starts)  # machines differ by rounding
+
+
+def _placed(data: Dataset, options: Options, ready: _Ready, ranks: Sequence[int]) -> np.ndarray:
+    """The inducing inputs to start from: one set for all latents where they stay in place."""
+    inducing = options.inducing
+    if np.ndim(inducing) == 0:
+        few = how_many_inducing(inducing, ready.distinct, sum(ranks), ready.method)
+        inducing = few if inducing == "auto" else inducing
+    return place_inducing(
+        *(inducing, ready.X, ready.scaling, data.columns, len(ranks)),
+        shared=not _moves(options, ready, inducing),
+        seed=options.seed,
+    )
+
+
+def _moves(options: Options, ready: _Ready, M: Any) -> bool:
+    """Whether inducing inputs are learned.
+
+    Those at all rows are where they should be. Those of full batches that were not asked for are
+    many, and gain less by moving than it costs.
+    """
+    if ready.method == "vem" and np.ndim(options.inducing) == 0:
+        return options.learn_inducing and options.inducing != "auto" and ready.distinct > int(M)
+    return options.learn_inducing
 
 
 def _full_batch(
@@ -200,8 +290,10 @@ def _full_batch(
 ) -> Fit:
     """Run VEM, in the first process alone: the others are given what it found."""
     assert isinstance(ready.data, Batch)
-    tolerance = 0.1 * ready.limits[1]
-    problem = Problem(ready.data, options.rules, ready.family, tolerance, options.learn_inducing)
+    prior = starts[0].prior
+    family = options.family("vem", *prior.sizes)
+    moves = _moves(options, ready, prior.sizes[1])
+    problem = Problem(ready.data, options.rules, family, 0.1 * ready.limits[1], moves)
 
     def by_first() -> tuple[list[np.ndarray], dict[str, Any]]:
         fit = run_vem(starts, problem, options, ready.limits, progress, checkpoints)
@@ -209,7 +301,7 @@ def _full_batch(
         return [np.asarray(n) for n in jax.tree.leaves((fit.parameters, fit.q))], rest
 
     numbers, rest = distributed.from_first(by_first)
-    q = ready.family.at_prior(*starts[0].prior.sizes)
+    q = family.at_prior(*prior.sizes)
     return Fit(*jax.tree.unflatten(jax.tree.structure((starts[0], q)), numbers), **rest)
 
 
@@ -222,10 +314,11 @@ def _mini_batches(
     checkpoints: Checkpoints | None,
 ) -> Fit:
     """Run SVI from every start, and take the best."""
+    family = options.family("svi", *starts[0].prior.sizes)
     fits: list[Fit] = []
     for number, start in enumerate(starts):
         kept = checkpoints and checkpoints.within(f"start{number}")
-        fits.append(run_svi(start, ready.family, feeds, options, ready.limits, progress, kept))
+        fits.append(run_svi(start, family, feeds, options, ready.limits, progress, kept))
         if fits[-1].interrupted:
             break
     return max(fits, key=lambda fit: fit.bound)

@@ -24,10 +24,14 @@ WORDS = {
     "optimizer": ("adam", "adadelta"),
     "dtype": ("float64", "float32"),
 }
-WHOLE = {"latents": 1, "batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}  # at least
-DEFAULTS = {"vem": (100, 1e-5), "svi": (5000, 5e-4)}  # max_iter, tol
+WHOLE = {"batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}  # at least
+DEFAULTS = {"vem": (100, 5e-4), "svi": (5000, 5e-4)}  # max_iter, tol
 JITTER = {"float64": 1e-6, "float32": 1e-4}
 LARGEST_COUPLED = 1000  # numbers of v that a mini-batch step can couple: it costs their cube
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +43,9 @@ class Options:
     """
 
     kernel: Any = None
-    latents: int = 3
+    latents: int | Literal["auto"] = "auto"
     rank: Any = 1
-    inducing: Any = None
+    inducing: Any = "auto"
     prior: str = "lmc"
     method: Literal["auto", "vem", "svi"] = "auto"
     bound: Literal["joint", "factorised"] = "joint"
@@ -53,6 +57,7 @@ class Options:
     learn_inducing: bool = True
     prune: bool = True
     weight_scale: float | None = None
+    hyperpriors: Literal["auto"] | None = "auto"
     max_iter: int | None = None
     tol: float | None = None
     restarts: int | None = None
@@ -69,8 +74,16 @@ class Options:
             value = getattr(self, option)
             if value is None and option in ("max_iter", "restarts"):
                 continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            if not _is_whole(value, least):
                 raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
+        if self.latents != "auto" and not _is_whole(self.latents, 1):
+            raise ValueError(
+                f'latents must be a whole number >= 1, or "auto", not {self.latents!r}'
+            )
+        if self.latents == "auto" and np.ndim(self.rank) == 0 and self.rank != 1:
+            raise ValueError(f"rank={self.rank!r} needs a number of latents; say latents= too")
+        if self.hyperpriors not in ("auto", None):
+            raise ValueError(f'hyperpriors must be "auto" or None, not {self.hyperpriors!r}')
         for option in ("tol", "weight_scale"):
             value = getattr(self, option)
             real = isinstance(value, Real) and not isinstance(value, bool)
@@ -92,9 +105,17 @@ class Options:
         return JITTER[self.dtype]
 
     @property
+    def chooses(self) -> bool:
+        """Whether the fit is to find what the outputs share, and how many latents that takes."""
+        listed = isinstance(self.kernel, list | tuple)
+        return self.latents == "auto" and not listed and self.max_iter != 0
+
+    @property
     def prunes(self) -> bool:
         """Whether weights that are not worth their price are dropped after a fit."""
-        return self.prune and self.prior == "lmc" and self.natural_gradients
+        return (
+            self.prune and self.latents != "auto" and self.prior == "lmc" and self.natural_gradients
+        )
 
     def limits(self, method: Method, observed: int) -> tuple[int, float]:
         """The most iterations, and the gain in nats that counts as none."""

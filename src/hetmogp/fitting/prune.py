@@ -24,7 +24,9 @@ __all__ = ["without_idle_weights"]
 PRICE = 1.0  # nats per weight
 
 
-def without_idle_weights(state: State, problem: Problem, jitter: float) -> State:
+def without_idle_weights(
+    state: State, problem: Problem, jitter: float, price: float = PRICE
+) -> State:
     """The state with idle weights masked and q(u) found again; itself if none is idle.
 
     Latents that can stand for each other are merged, then weights are dropped. They are tried one
@@ -32,7 +34,7 @@ def without_idle_weights(state: State, problem: Problem, jitter: float) -> State
     price of what was dropped. Each parameter function keeps a weight. An output with more classes
     than there are latents has all its weights on a latent tried as one.
     """
-    state = _merged(state, problem, jitter)
+    state = _merged(state, problem, jitter, price)
 
     def refit(mask: np.ndarray) -> State:
         parameters: Parameters = eqx.tree_at(
@@ -56,16 +58,16 @@ def without_idle_weights(state: State, problem: Problem, jitter: float) -> State
     for group in sorted(losses, key=losses.__getitem__):
         first, last, _ = group
         trial = without(mask, group)
-        if losses[group] >= PRICE * (last - first) or not trial.any(axis=1).all():
+        if losses[group] >= price * (last - first) or not trial.any(axis=1).all():
             continue
         less = refit(trial)
-        if not state.bound - less.bound < PRICE * (dropped + last - first):
+        if not state.bound - less.bound < price * (dropped + last - first):
             break
         best, mask, dropped = less, trial, dropped + last - first
     return best
 
 
-def _merged(state: State, problem: Problem, jitter: float) -> State:
+def _merged(state: State, problem: Problem, jitter: float, price: float) -> State:
     """The state with latents merged, pair by pair, where that costs less than it drops.
 
     The stronger one keeps its kernel and takes the best single column for both.
@@ -84,7 +86,7 @@ def _merged(state: State, problem: Problem, jitter: float) -> State:
         fewer[:, keep], fewer[:, drop] = mask[:, pair].max(axis=1), 0.0
         moved = eqx.tree_at(which, state.parameters, (jnp.asarray(weights), jnp.asarray(fewer)))
         trial = settle(moved, state.sites, problem, jitter)
-        if state.bound - trial.bound < PRICE * (mask.sum() - fewer.sum()):
+        if state.bound - trial.bound < price * (mask.sum() - fewer.sum()):
             state = trial
     return state
 

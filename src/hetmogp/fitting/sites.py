@@ -7,6 +7,7 @@ at a time, is a natural-gradient step.
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,7 +21,16 @@ from ..parameters import Parameters
 from ..priors import Functions, Prior, Projection
 from ..variational import Family, LatentSites
 
-__all__ = ["ClassSites", "Sites", "bound_and_sites", "flat_sites", "q_from_sites"]
+__all__ = [
+    "ClassSites",
+    "Sites",
+    "Slopes",
+    "along",
+    "bound_and_slopes",
+    "flat_sites",
+    "q_from_sites",
+    "sites_of_slopes",
+]
 
 
 class Sites(eqx.Module):
@@ -149,16 +159,41 @@ def q_from_sites(
     return family.from_sites(projection, LatentSites(linear, *squares))
 
 
-def bound_and_sites(
+class Slopes(NamedTuple):
+    """The gradient of the bound at some q(u), as far as likelihoods have a part in it.
+
+    Attributes:
+        at: with respect to what each output's expectations are taken over.
+        free: with respect to each likelihood's learned constants.
+    """
+
+    at: tuple[Functions | Wide, ...]
+    free: tuple[dict[str, Any], ...]
+
+
+def bound_and_slopes(
     parameters: Parameters, q: Family, projection: Projection, batch: Batch, rules: Rules
-) -> tuple[Float[Array, ""], tuple[Sites | ClassSites, ...]]:
-    """The bound at q, and the sites that a full natural-gradient step from there would set."""
-    at = at_observations(parameters, q.latents(projection), batch, rules)
-    bound, slopes = jax.value_and_grad(
-        lambda at: evaluate(parameters, q, projection, batch, rules, at=at).elbo
-    )(at)
+) -> tuple[Float[Array, ""], tuple[Functions | Wide, ...], Slopes]:
+    """The bound at q, what its expectations are taken over, and its slopes."""
+    at = tuple(at_observations(parameters, q.latents(projection), batch, rules))
+
+    def bound(at, free):
+        learned = eqx.tree_at(lambda p: [one.free for one in p.likelihoods], parameters, free)
+        return evaluate(learned, q, projection, batch, rules, at=at).elbo
+
+    free = [one.free for one in parameters.likelihoods]
+    value, (slopes, constants) = jax.value_and_grad(bound, argnums=(0, 1))(at, free)
+    return value, at, Slopes(slopes, tuple(constants))
+
+
+def sites_of_slopes(
+    parameters: Parameters, q: Family, at: Sequence[Functions | Wide], slopes: Slopes, batch: Batch
+) -> tuple[Sites | ClassSites, ...]:
+    """The sites that a full natural-gradient step from q would set."""
     sites: list[Sites | ClassSites] = []
-    for part, here, slope, seen in zip(parameters.slices, at, slopes, batch.outputs, strict=True):
+    for part, here, slope, seen in zip(
+        parameters.slices, at, slopes.at, batch.outputs, strict=True
+    ):
         if isinstance(here, Functions):
             r, G = slope
             precision = -(G + jnp.swapaxes(G, 1, 2))
@@ -167,4 +202,23 @@ def bound_and_sites(
             sites.append(Sites(linear, metric, precision))
         else:
             sites.append(ClassSites.of_slopes(parameters.prior, part, here, slope, seen))
-    return bound, tuple(sites)
+    return tuple(sites)
+
+
+def along(
+    slopes: Slopes,
+    parameters: Parameters,
+    q: Family,
+    projection: Projection,
+    batch: Batch,
+    rules: Rules,
+) -> Float[Array, ""]:
+    """A function of the model that has the gradient of the bound, q(u) held.
+
+    It has it where the slopes were taken, and is linear in what likelihoods see, so that their
+    expectations need not be taken again.
+    """
+    at = tuple(at_observations(parameters, q.latents(projection), batch, rules))
+    seen = at, tuple(one.free for one in parameters.likelihoods)
+    products = jax.tree.map(lambda slope, value: jnp.sum(slope * value), tuple(slopes), seen)
+    return sum(jax.tree.leaves(products), jnp.zeros(()))

@@ -28,27 +28,41 @@ from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..likelihoods.base import Start
 from ..parameters import Anchor, Parameters
-from ..priors import PRIORS, Precisions
+from ..priors import PRIORS, Hyperprior
 from ..tables import Dataset
 
 __all__ = [
     "Beginning",
+    "apart",
     "choose_inducing",
+    "function_keys",
     "how_many_inducing",
     "initial_lengthscales",
     "initial_parameters",
     "latent_kernels",
+    "normal",
     "observed_values",
     "place_inducing",
+    "typical",
 ]
 
-FEW = 20  # an output with fewer values has a prior on its constants
-INDUCING = 100  # inducing inputs at most, unless the user says
+FEW = 20  # an output with fewer values has a narrow prior on its constants
+SIZE = 3.0  # the width of the prior of a parameter function's size, in units of its spread
+NOISE = 3.0  # the width of the priors of a likelihood's constants, mostly logarithms
+TYPICAL = 0.5  # where the priors of lengthscales are centred, in standardised units, for one input
+# What all latents together may have: full batches cost the cube of it, mini-batches less.
+AUTO_INDUCING = {"vem": 800, "svi": 1200}
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 
 
 def latent_kernels(
-    kernel: Any, latents: int, rank: Any, *, alone: bool, J: int, columns: Sequence[Column]
+    kernel: Any,
+    latents: Any,
+    rank: Any,
+    *,
+    J: int,
+    columns: Sequence[Column],
+    alone: bool = False,
 ) -> tuple[list[Kernel], list[int]]:
     """The kernel and rank of each latent.
 
@@ -79,14 +93,14 @@ def latent_kernels(
     return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
 
 
-def how_many_inducing(inducing: Any, distinct: int) -> int:
-    """M, from what the user wrote and the number of distinct input rows, before any is placed."""
-    if inducing is None:
-        return min(INDUCING, distinct)
+def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem") -> int:
+    """M, from what the user wrote, the number of distinct input rows and of copies of latents."""
+    if isinstance(inducing, str) and inducing == "auto":
+        return min(AUTO_INDUCING[method] // R, distinct) or 1
     if np.ndim(inducing) > 0:
         return len(_tables(inducing)[0])
-    if not (isinstance(inducing, int | np.integer) and inducing > 0):
-        raise ValueError(f"inducing must be a whole number >= 1, not {inducing!r}")
+    if isinstance(inducing, bool) or not (isinstance(inducing, int | np.integer) and inducing > 0):
+        raise ValueError(f'inducing must be a whole number >= 1, or "auto", not {inducing!r}')
     return min(int(inducing), distinct)
 
 
@@ -105,8 +119,8 @@ def place_inducing(
     X: Float[np.ndarray, "N p"],
     scaling: Scaling,
     columns: Sequence[Column],
-    *,
     Q: int,
+    *,
     shared: bool,
     seed: int,
 ) -> Float[np.ndarray, "Q M p"]:
@@ -142,7 +156,7 @@ def _inducing_table(table: Any, columns: Sequence[Column]) -> np.ndarray:
 
 
 def choose_inducing(
-    X: Float[np.ndarray, "N p"], number: int | None, seed: int, labels: Sequence[int] = ()
+    X: Float[np.ndarray, "N p"], number: int, seed: int, labels: Sequence[int] = ()
 ) -> Float[np.ndarray, "M p"]:
     """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few.
 
@@ -152,8 +166,8 @@ def choose_inducing(
         rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
         X = X[np.sort(rows)]
     distinct = np.unique(X, axis=0)
-    M = how_many_inducing(number, len(distinct))
-    if number is not None and number > M:
+    M = min(number, len(distinct))
+    if number > M:
         warnings.warn(
             f"inducing={number} is more than the {M} distinct input rows; using {M}",
             UserWarning,
@@ -198,10 +212,10 @@ def initial_lengthscales(
         if nearest > 0:
             return nearest * (np.geomspace(2 / 3, 8 / 3, Q) if Q > 1 else np.array([4 / 3]))
     lengthscales = np.geomspace(0.15, 0.8, Q) if Q > 1 else np.array([0.35])
-    return np.maximum(np.sqrt(X.shape[1]) * lengthscales, _apart(X))
+    return np.maximum(np.sqrt(X.shape[1]) * lengthscales, apart(X))
 
 
-def _apart(X: Float[np.ndarray, "N p"]) -> float:
+def apart(X: Float[np.ndarray, "N p"]) -> float:
     """How far a row typically is from the nearest other one."""
     distinct = np.unique(X[:: max(1, len(X) // 1000)], axis=0)
     if len(distinct) < 2:
@@ -232,6 +246,7 @@ def initial_parameters(
     *,
     prior: str = "lmc",
     weight_scale: float | None = None,
+    hyperpriors: bool = True,
     seed: int = 0,
     restart: int = 0,
 ) -> Parameters:
@@ -242,7 +257,8 @@ def initial_parameters(
         beginning: what the latents begin with.
         scaling: of the inputs.
         prior: its name among the options.
-        weight_scale: the width of a normal prior on the mixing weights, if there is one.
+        weight_scale: the width of the prior of each parameter function's size, if not the usual.
+        hyperpriors: whether what is learned by a point has priors.
         seed: of the whole fit.
         restart: which start this is; number 0 is the plainest.
     """
@@ -252,12 +268,7 @@ def initial_parameters(
         starts.append(_start(name, likelihood.at(given), y))
     kernels, ranks = beginning.kernels, beginning.ranks
     columns = [column.name for column in data.columns]
-    change = np.exp(0.4 * restart * _normal(seed, restart, "ℓ", len(kernels)))
-    keys = [
-        f"{name}.{f}"
-        for name, likelihood in zip(data.names, data.likelihoods, strict=True)
-        for f in likelihood.latent
-    ]
+    change = np.exp(0.4 * restart * normal(seed, restart, "ℓ", len(kernels)))
     numbers = {
         "kernels": tuple(
             kernel.start(np.full(len(columns), ell), columns, scaling.scale)
@@ -267,7 +278,7 @@ def initial_parameters(
         **PRIORS[prior].start(
             np.concatenate([start.constant for start in starts]),
             np.concatenate([start.spread for start in starts]),
-            np.stack([_normal(seed, restart, key, sum(ranks)) for key in keys]),
+            np.stack([normal(seed, restart, key, sum(ranks)) for key in function_keys(data)]),
         ),
     }
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
@@ -277,9 +288,24 @@ def initial_parameters(
         else likelihood
         for likelihood, start in zip(data.likelihoods, starts, strict=True)
     )
-    precisions, anchors = _hyperpriors(likelihoods, values, weight_scale)
-    begun = PRIORS[prior](**arrays, ranks=tuple(ranks)).with_hyperprior(precisions)
-    return Parameters(begun, likelihoods, anchors)
+    begun = PRIORS[prior](**arrays, ranks=tuple(ranks))
+    if not hyperpriors:
+        return Parameters(begun, likelihoods)
+    centres = jax.tree.map(
+        lambda a: jnp.asarray(a, dtype=float),
+        tuple(typical(kernel, columns, scaling) for kernel in kernels),
+    )
+    hyperprior, anchors = _hyperpriors(likelihoods, values, weight_scale, centres)
+    return Parameters(begun.with_hyperprior(hyperprior), likelihoods, anchors)
+
+
+def typical(kernel: Kernel, columns: Sequence[str], scaling: Scaling) -> Kernel:
+    """A kernel with numbers that nobody would call absurd, unless the user gave others.
+
+    Rows are further apart the more inputs there are, and so are lengthscales.
+    """
+    spread = np.full(len(columns), TYPICAL * np.sqrt(len(columns)))
+    return kernel.start(spread, columns, scaling.scale)
 
 
 def observed_values(
@@ -294,34 +320,36 @@ def observed_values(
 
 
 def _hyperpriors(
-    likelihoods: Sequence[Likelihood], values: Sequence[np.ndarray], weight_scale: float | None
-) -> tuple[Precisions | None, tuple[Anchor | None, ...]]:
-    """The priors of what is learned by a point: of some outputs' constants, and of the weights.
+    likelihoods: Sequence[Likelihood],
+    values: Sequence[np.ndarray],
+    weight_scale: float | None,
+    centres: tuple[Kernel, ...],
+) -> tuple[Hyperprior, tuple[Anchor | None, ...]]:
+    """The priors of what is learned by a point: kernels, weights, constants.
 
-    The likelihood of one value, or of one value repeated, grows without bound as noise vanishes.
-    So an output with fewer than `FEW` values has a normal prior of width one, in their own units,
-    on its constants, around its marginal fit; one value repeated n times has it n times over, and
-    on its mixing weights too, around zero: such values say nothing of how functions vary, and some
-    likelihoods (zeros that are sure) would let a weight grow for ever. Other outputs have none.
-    Mixing weights else have a normal prior only where the user gave a width.
+    They are weak, and rule out what is absurd: lengthscales far from the spread of the inputs,
+    functions many times as large as the data asks for, noise that vanishes. The likelihood of one
+    value, or of one value repeated, grows without bound as noise vanishes, so an output with fewer
+    than `FEW` values has a normal prior of width one, in their own units, on its constants, around
+    its marginal fit; one value repeated n times has it n times over, and on its size too: such
+    values say nothing of how functions vary.
     """
     repeated = [bool(np.ptp(y) == 0) for y in values]
     strength = [
         float(y.size if same else y.size < FEW) for y, same in zip(values, repeated, strict=True)
     ]
-    if not any(strength) and weight_scale is None:
-        return None, ()
     functions = [len(likelihood.latent) for likelihood in likelihoods]
-    width = 0.0 if weight_scale is None else weight_scale**-2
-    precisions = Precisions(
+    size = (weight_scale or SIZE) ** -2
+    hyperprior = Hyperprior(
         jnp.asarray(np.repeat(strength, functions)),
-        jnp.asarray(np.repeat(width + np.multiply(strength, repeated), functions)),
+        jnp.asarray(np.repeat(size + np.multiply(strength, repeated), functions)),
+        centres,
     )
     anchors = tuple(
-        Anchor(likelihood.free, jnp.asarray(one)) if one and likelihood.free else None
+        Anchor(likelihood.free, jnp.asarray(max(one, NOISE**-2))) if likelihood.free else None
         for likelihood, one in zip(likelihoods, strength, strict=True)
     )
-    return precisions, anchors
+    return hyperprior, anchors
 
 
 def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Start:
@@ -341,6 +369,16 @@ def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Sta
     return start
 
 
-def _normal(seed: int, restart: int, key: str, size: int) -> Float[np.ndarray, " size"]:
+def function_keys(data: Dataset) -> list[str]:
+    """The parameter functions by name."""
+    return [
+        f"{name}.{f}"
+        for name, likelihood in zip(data.names, data.likelihoods, strict=True)
+        for f in likelihood.latent
+    ]
+
+
+def normal(seed: int, restart: int, key: str, size: int) -> Float[np.ndarray, " size"]:
+    """Standard normal numbers for a key, the same whatever else there is."""
     generator = np.random.default_rng([seed, restart, zlib.crc32(key.encode())])
     return generator.standard_normal(size)

@@ -1,7 +1,7 @@
 """How latent functions become parameter functions."""
 
 from .affine import Affine
-from .base import Functions, Latents, Matrices, Precisions, Prior, Projection, copies
+from .base import Functions, Hyperprior, Latents, Matrices, Prior, Projection, copies
 from .lmc import LMC, Independent
 
 __all__ = [
@@ -9,10 +9,10 @@ __all__ = [
     "PRIORS",
     "Affine",
     "Functions",
+    "Hyperprior",
     "Independent",
     "Latents",
     "Matrices",
-    "Precisions",
     "Prior",
     "Projection",
     "copies",

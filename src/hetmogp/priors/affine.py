@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..quadrature import root
-from .base import Functions, Latents, Precisions, Prior
+from .base import Functions, Hyperprior, Latents, Prior
 
 __all__ = ["Affine"]
 
@@ -28,7 +28,7 @@ class Affine(Prior):
         constants: the learned part of b, in units of `spread`.
         centre: where b starts.
         spread: the unit of each parameter function.
-        precisions: of the normal priors of constants and weights, while they are learned.
+        hyperprior: of what is learned by a point, while it is learned.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {
@@ -41,7 +41,7 @@ class Affine(Prior):
     constants: Float[Array, " J"]
     centre: Float[Array, " J"]
     spread: Float[Array, " J"]
-    precisions: Precisions | None = eqx.field(default=None, kw_only=True)
+    hyperprior: Hyperprior | None = eqx.field(default=None, kw_only=True)
 
     @classmethod
     def start(cls, centre: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> dict:
@@ -110,16 +110,15 @@ class Affine(Prior):
         return jnp.einsum("jr,nrms,ks->njmk", self.W, cov, self.W)
 
     def log_density(self) -> Float[Array, ""]:
-        """See `Prior.log_density`: normal priors of constants and weights."""
-        if self.precisions is None:
+        """See `Prior.log_density`."""
+        if self.hyperprior is None:
             return jnp.zeros(())
-        constants = jnp.sum(self.precisions.constants * self.constants**2)
-        weights = jnp.sum(self.precisions.weights[:, None] * self.weights**2)
-        return -0.5 * (constants + weights)
+        squares = jnp.sum((self.W / self.spread[:, None]) ** 2, axis=1)
+        return self.hyperprior.log_density(self.constants, squares, self.kernels)
 
-    def with_hyperprior(self, precisions: Precisions | None) -> Self:
+    def with_hyperprior(self, hyperprior: Hyperprior | None) -> Self:
         """See `Prior.with_hyperprior`."""
-        return replace(self, precisions=precisions)
+        return replace(self, hyperprior=hyperprior)
 
     def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
         """B_q = A_q A_qᵀ."""

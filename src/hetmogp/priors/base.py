@@ -20,7 +20,7 @@ from ..kernels import Kernel
 from ..linalg import over_latents, whiten
 from ..quadrature import root
 
-__all__ = ["Functions", "Latents", "Matrices", "Precisions", "Prior", "Projection", "copies"]
+__all__ = ["Functions", "Hyperprior", "Latents", "Matrices", "Prior", "Projection", "copies"]
 
 
 class Latents(NamedTuple):
@@ -106,16 +106,36 @@ def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[A
     return per_latent[np.repeat(np.arange(len(ranks)), ranks)]
 
 
-class Precisions(eqx.Module):
-    """How narrow the normal priors of constants and weights are; zero for no prior.
+class Hyperprior(eqx.Module):
+    """Normal priors of what is learned by a point. They are weak: see `docs/inference.md`.
 
     Attributes:
-        constants: of each parameter function's constant, around where it starts.
-        weights: of each parameter function's weights, around zero.
+        constants: the precision of each parameter function's constant, around where it starts;
+            zero for no prior.
+        sizes: the precision of each parameter function's size, the root of the sum of its squared
+            weights, around zero.
+        kernels: where the logarithms of the kernels' numbers are centred.
+        width: of the priors of these logarithms.
     """
 
     constants: Float[Array, " J"]
-    weights: Float[Array, " J"]
+    sizes: Float[Array, " J"]
+    kernels: tuple[Kernel, ...] = ()
+    width: Float[Array, ""] | float = 1.5
+
+    def log_density(
+        self,
+        constants: Float[Array, " J"],
+        squares: Float[Array, " J"],
+        kernels: tuple[Kernel, ...],
+    ) -> Float[Array, ""]:
+        """Of constants, squared sizes and kernels, but for a constant."""
+        total = jnp.sum(self.constants * constants**2) + jnp.sum(self.sizes * squares)
+        for kernel, centre in zip(kernels, self.kernels, strict=False):
+            pairs = jax.tree.map(lambda a, c: jnp.log(a / c), kernel.learned(), centre.learned())
+            moves = jax.tree.leaves(pairs)
+            total += sum((jnp.sum(move**2) for move in moves), jnp.zeros(())) / self.width**2
+        return -0.5 * total
 
 
 class Prior(eqx.Module):
@@ -192,8 +212,8 @@ class Prior(eqx.Module):
     def log_density(self) -> Float[Array, ""]:
         """The log density of what is learned here by a point, but for a constant."""
 
-    def with_hyperprior(self, precisions: Precisions | None) -> Self:
-        """The same with normal priors of what it learns by a point, for `log_density`; or none."""
+    def with_hyperprior(self, hyperprior: Hyperprior | None) -> Self:
+        """The same with priors of what it learns by a point, for `log_density`; or none."""
         return self
 
     @abstractmethod

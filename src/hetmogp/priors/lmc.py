@@ -1,12 +1,15 @@
 """The linear model of coregionalisation, and its opposite, in which nothing is shared."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import block_diag
 
+from ..kernels import Kernel
 from .affine import Affine
 
 __all__ = ["LMC", "Independent"]
@@ -32,6 +35,74 @@ class LMC(Affine):
     def W(self) -> Float[Array, "J R"]:  # noqa: N802
         """See `Affine.W`."""
         return self.spread[:, None] * self.mask * self.weights
+
+    @classmethod
+    def together(cls, parts: Sequence["LMC"]) -> "LMC":
+        """All parameter functions and latents of models that share nothing, as one model.
+
+        Their inducing inputs are the same.
+        """
+        first = parts[0]
+        joined = {
+            name: jnp.concatenate([getattr(part, name) for part in parts])
+            for name in ("constants", "centre", "spread")
+        }
+        blocks = {
+            name: jnp.asarray(block_diag(*(np.asarray(getattr(part, name)) for part in parts)))
+            for name in ("weights", "mask")
+        }
+        hyperprior = first.hyperprior
+        if hyperprior is not None:
+            hyperprior = replace(
+                hyperprior,
+                constants=jnp.concatenate([part.hyperprior.constants for part in parts]),
+                sizes=jnp.concatenate([part.hyperprior.sizes for part in parts]),
+                kernels=sum((part.hyperprior.kernels for part in parts), ()),
+            )
+        return replace(
+            first,
+            **{**joined, **blocks, "hyperprior": hyperprior},
+            kernels=sum((part.kernels for part in parts), ()),
+            ranks=sum((part.ranks for part in parts), ()),
+        )
+
+    def with_latents(
+        self,
+        kernels: Sequence[Kernel],
+        centres: Sequence[Kernel],
+        weights: Float[np.ndarray, "J R"],
+        mask: Float[np.ndarray, "J R"],
+    ) -> Self:
+        """The same parameter functions, made of other latents.
+
+        Args:
+            kernels: of the latents.
+            centres: of the priors of their numbers, where these have any.
+            weights: of each parameter function on each latent.
+            mask: which of them may be learned.
+        """
+        hyperprior = self.hyperprior
+        if hyperprior is not None:
+            hyperprior = replace(hyperprior, kernels=tuple(centres))
+        return replace(
+            self,
+            kernels=tuple(kernels),
+            ranks=(1,) * len(kernels),
+            weights=jnp.asarray(weights),
+            mask=jnp.asarray(mask),
+            hyperprior=hyperprior,
+        )
+
+    def in_use(self) -> Self:
+        """The same without latents that no parameter function may use."""
+        used = np.flatnonzero(np.asarray(self.mask).any(axis=0))
+        centres = self.hyperprior.kernels if self.hyperprior is not None else ()
+        return self.with_latents(
+            [self.kernels[r] for r in used],
+            [centres[r] for r in used] if centres else [],
+            np.asarray(self.weights)[:, used],
+            np.asarray(self.mask)[:, used],
+        )
 
 
 class Independent(Affine):

@@ -1,0 +1,220 @@
+"""Each output by itself: the model to beat, and where the joint one starts.
+
+Every parameter function has latents of its own, over all inputs and, where there are groups of
+inputs, over each group (`supports`). Starts with short, middling and long lengthscales, and with
+some of these latents left out, compete: each is given a few iterations, the better ones more. A
+latent stays if it pays for the numbers that it adds (`PRICE`).
+
+All outputs see the same rows and are padded to one length, so that outputs with the same
+likelihood share a compiled program.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace as replaced
+from operator import attrgetter
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..batch import Batch, Observations
+from ..columns import Column
+from ..data import Scaling
+from ..kernels import Kernel
+from ..parameters import Parameters
+from ..priors import LMC
+from ..tables import Dataset
+from .fit import NotPositiveDefiniteError
+from .options import Options
+from .start import Beginning, apart, initial_parameters
+from .vem import Problem, State, init, settle, step
+
+__all__ = ["PRICE", "Candidates", "alone", "converged", "of_output", "only", "without_idle_latents"]
+
+PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for what fixed it
+LENGTHSCALES = (0.02, 0.07, 0.25, 0.9)  # to start from, for one input, in standardised units
+WITH_GROUPS = LENGTHSCALES[1:3]  # those at which latents over groups of inputs start
+SHORT, LONGER, KEEP = 8, 25, 2  # iterations of each start; of the better ones; how many these are
+LARGE = 0.3  # of a parameter function's variance: a latent with more is not tried without
+WEIGHTS = attrgetter("prior.weights", "prior.mask")
+
+
+class Candidates(NamedTuple):
+    """The latents that each parameter function may have.
+
+    Attributes:
+        kernels: one for each support; the first sees all inputs.
+        inducing_inputs: of all latents, (1, M, p), standardised.
+        scaling: of the inputs.
+        columns: the inputs.
+        X: the standardised inputs.
+    """
+
+    kernels: Sequence[Kernel]
+    inducing_inputs: np.ndarray
+    scaling: Scaling
+    columns: Sequence[Column]
+    X: np.ndarray
+
+    def started(self, factor: float) -> list[Kernel]:
+        """The kernels at a multiple of one lengthscale, no shorter than can be seen."""
+        names = [column.name for column in self.columns]
+        kernels = []
+        for kernel in self.kernels:
+            seen = [j for j in _inputs(kernel, len(names)) if self.columns[j].kind != "category"]
+            least = 0.0
+            if seen:
+                least = max(apart(self.X[:, seen]), 0.5 * apart(self.inducing_inputs[0][:, seen]))
+            ell = max(factor * np.sqrt(max(len(seen), 1)), least)
+            start = kernel.start(np.full(len(names), ell), names, self.scaling.scale)
+            kernels.append(jax.tree.map(lambda a: jnp.asarray(a, dtype=float), start))
+        return kernels
+
+
+def _inputs(kernel: Kernel, p: int) -> list[int]:
+    """The inputs that a kernel sees."""
+    parts = [one for part in kernel.parts for one in _inputs(part, p)]
+    dims = getattr(kernel, "active_dims", None)
+    if parts:
+        return sorted(set(parts))
+    return list(range(p)) if dims is None else [int(dim) for dim in dims]
+
+
+def alone(
+    data: Dataset,
+    problem: Problem,
+    candidates: Candidates,
+    options: Options,
+    jitter: float,
+) -> State:
+    """The best model of the single output in `data`.
+
+    Raises:
+        NotPositiveDefiniteError: where this takes more jitter.
+    """
+    S = len(candidates.kernels)
+    J = len(data.likelihoods[0].latent)
+    beginning = Beginning(
+        [*candidates.kernels] * J, [1] * (S * J), candidates.inducing_inputs, np.ones(S * J)
+    )
+    start = initial_parameters(
+        *(data, beginning, candidates.scaling),
+        weight_scale=options.weight_scale,
+        hyperpriors=options.hyperpriors is not None,
+        seed=options.seed,
+    )
+    own = np.kron(np.eye(J), np.ones(S))
+    states = [init(one, problem, jitter) for one in _starts(start, candidates, own)]
+    states = [state for state in states if np.isfinite(state.bound)]
+    if not states:
+        raise NotPositiveDefiniteError
+    runs = [step(state, problem, jitter, iterations=SHORT) for state in states]
+    runs = sorted(runs, key=_worth, reverse=True)[:KEEP]
+    if len(runs) > 1:
+        runs = [step(run, problem, jitter, iterations=LONGER) for run in runs]
+    best = converged(max(runs, key=_worth), problem, jitter)
+    less = without_idle_latents(best, problem, jitter)
+    return best if less is best else converged(less, problem, jitter)
+
+
+def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Iterator[Parameters]:
+    """Models with some of the supports, at some lengthscales, that differ from each other."""
+    S, J = len(candidates.kernels), len(own)
+    seen: list[list[np.ndarray]] = []
+    for factor in LENGTHSCALES:
+        kernels = candidates.started(factor)
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(kernels)]
+        if any(all(map(np.array_equal, numbers, then)) for then in seen):
+            continue  # the shortest that can be seen was tried already
+        seen.append(numbers)
+        which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
+        if S > 1 and factor in WITH_GROUPS:
+            which += [np.arange(S) > 0, np.ones(S)]
+        for mask in which:
+            used = own * np.tile(mask, J)
+            weights = used / np.sqrt(mask.sum())
+            arrays = jnp.asarray(weights), jnp.asarray(used)
+            moved = eqx.tree_at(WEIGHTS, start, arrays)
+            yield eqx.tree_at(attrgetter("prior.kernels"), moved, tuple(kernels * J))
+
+
+def _numbers(prior: LMC) -> int:
+    """How many numbers a prior has learned: weights, and those of the kernels in use."""
+    mask = np.asarray(prior.mask) > 0
+    used = [k for k, any_weight in zip(prior.kernels, mask.any(axis=0), strict=True) if any_weight]
+    each = [np.size(leaf) for k in used for leaf in jax.tree.leaves(k.learned())]
+    return int(mask.sum()) + sum(each)
+
+
+def _worth(state: State, share: float = 1.0) -> float:
+    """The objective less the price of the numbers learned."""
+    prior = state.parameters.prior
+    assert isinstance(prior, LMC)
+    return share * state.objective - PRICE * _numbers(prior)
+
+
+def converged(state: State, problem: Problem, jitter: float, rounds: int = 10) -> State:
+    """The state after as many rounds as gain something."""
+    for _ in range(rounds):
+        before, state = state.objective, step(state, problem, jitter)
+        if state.still or state.objective - before < 10.0 * problem.tolerance:
+            break
+    return state
+
+
+def without_idle_latents(
+    state: State, problem: Problem, jitter: float, share: float = 1.0
+) -> State:
+    """The state without latents that are not worth their price; each function keeps one.
+
+    Args:
+        state: where to begin.
+        problem: the data and how the bound is evaluated.
+        jitter: on the diagonals of k(Z, Z).
+        share: how many values there are for each that is here.
+    """
+    weights, mask = map(np.asarray, WEIGHTS(state.parameters))
+    squares = (weights * mask) ** 2
+    shares = np.max(squares / squares.sum(axis=1, keepdims=True), axis=0)
+    for r in np.argsort(shares):
+        if shares[r] > LARGE:
+            break
+        fewer = np.array(WEIGHTS(state.parameters)[1])
+        if not fewer[:, r].any():
+            continue
+        fewer[:, r] = 0.0
+        if not fewer.any(axis=1).all():
+            continue
+        moved = eqx.tree_at(attrgetter("prior.mask"), state.parameters, jnp.asarray(fewer))
+        trial = settle(moved, state.sites, problem, jitter)
+        if _worth(trial, share) > _worth(state, share):
+            state = trial
+    return state
+
+
+def only(data: Dataset, d: int) -> Dataset:
+    """One output of the data."""
+    lists = ("names", "likelihoods", "inputs", "values", "given", "weights")
+    return replaced(data, **{name: [getattr(data, name)[d]] for name in lists})
+
+
+def of_output(batch: Batch, d: int) -> Batch:
+    """One output of a batch, padded to the length of the longest."""
+    longest = max(len(one.y) for one in batch.outputs)
+
+    def longer(values: jax.Array) -> jax.Array:
+        room = longest - len(values)
+        return jnp.asarray(np.pad(np.asarray(values), (0, room), "edge"))
+
+    one = batch.outputs[d]
+    outputs = Observations(
+        longer(one.row),
+        longer(one.y),
+        jnp.asarray(np.pad(np.asarray(one.seen), (0, longest - len(one.y)))),
+        longer(one.weight),
+        {name: longer(column) for name, column in one.given.items()},
+        one.scale,
+    )
+    return Batch(batch.X, (outputs,))

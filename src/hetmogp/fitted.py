@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .columns import Column
 from .data import Scaling
-from .fitting import Checkpoints, Options, Progress, Source, learn
+from .fitting import Checkpoints, Learned, Options, Progress, Source, learn
 from .inputs import read_inputs
 from .kernels import Kernel
 from .likelihoods import Likelihood
@@ -70,13 +70,31 @@ def fit(
         np.asarray, (learned.fit.posterior, learned.fit.parameters.likelihoods)
     )
     by_name = dict(zip(sorted(data.names), fitted, strict=True))
-    return Fitted(
+    result = Fitted(
         {name: by_name[name] for name in data.names},
         data.columns,
         learned.scaling,
         replace(posterior, jitter=float(posterior.jitter)),
         record,
         options.dtype,
+    )
+    return replace(result, alone=_alone(result, learned))
+
+
+def _alone(fitted: "Fitted", learned: Learned) -> "Fitted | None":
+    """The model in which the outputs share nothing, if one was fitted."""
+    choice = learned.choice
+    if choice is None:
+        return None
+    posterior = Posterior(choice.alone.prior.with_hyperprior(None), choice.q, fitted.record.jitter)
+    numbers = jax.tree.map(np.asarray, (posterior, choice.alone.likelihoods))
+    posterior, likelihoods = numbers
+    by_name = dict(zip(sorted(fitted.likelihoods), likelihoods, strict=True))
+    return replace(
+        fitted,
+        likelihoods={name: by_name[name] for name in fitted.likelihoods},
+        posterior=replace(posterior, jitter=float(posterior.jitter)),
+        record=replace(fitted.record, elbo=float(choice.own.sum()), shared=None, sharing=None),
     )
 
 
@@ -92,6 +110,7 @@ class Fitted:
             the user's order changes nothing.
         record: how the fit went.
         dtype: in which numbers it computes.
+        alone: where latents were chosen, the model in which the outputs share nothing.
     """
 
     likelihoods: dict[str, Likelihood]
@@ -100,6 +119,21 @@ class Fitted:
     posterior: Posterior
     record: Record
     dtype: str
+    alone: "Fitted | None" = None
+
+    @property
+    def sharing(self) -> pd.DataFrame | None:
+        """What each output gains from the others, in nats, where latents were chosen."""
+        if self.record.sharing is None:
+            return None
+        rows = dict(self.record.sharing)
+        total = rows.pop("")
+        frame = pd.DataFrame(
+            [*rows.values(), total],
+            index=pd.Index([*rows, "all"], name="output"),
+            columns=["alone", "joint"],
+        )
+        return frame.assign(gain=frame["joint"] - frame["alone"])
 
     @cached_property
     def outputs(self) -> dict[str, Output]:

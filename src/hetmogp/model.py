@@ -41,11 +41,14 @@ class HetMOGP(BaseEstimator):
         likelihoods: one per output, as a list or as a dict by output name. "auto", for all or as an
             entry of the dict, lets `discover` choose.
         kernel: of the latents; one for all, or a list of one per latent. RBF by default.
-        latents: Q, the number of latent processes. Those not needed end with weights near zero.
+        latents: Q, the number of latent processes. "auto" fits each output alone and all together,
+            and keeps what the data pays for: nothing shared, or as many latents as it takes, over
+            all inputs or over groups of them. `sharing_` says what each output gains.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
-        inducing: how many inducing inputs (at most 100 by default); or where they are, as an array
-            shared by the latents or a list of one per latent.
+        inducing: how many inducing inputs; or where they are, as an array shared by the latents or
+            a list of one per latent. "auto" takes all distinct rows where they are few, and else as
+            many as full batches or mini-batches can bear for the number of latents.
         prior: "lmc", or "independent" for one process per parameter function.
         method: "vem" (full batches), "svi" (mini-batches), or "auto" by the size of the data.
         bound: "joint", or "factorised" for the paper's product over parameter functions.
@@ -58,17 +61,20 @@ class HetMOGP(BaseEstimator):
         batch_size: rows per output in a mini-batch.
         optimizer: "adam" or "adadelta", for mini-batches.
         natural_gradients: False learns q(u) by the same optimiser as the rest, as the paper did.
-        learn_inducing: whether inducing inputs move.
-        prune: with "vem", drop mixing weights that gain the bound less than one nat each, so that
-            outputs share only what the data asks for.
-        weight_scale: the width of a normal prior on the mixing weights, in units of each parameter
-            function's typical spread (one on the scale of log odds and of logarithms, that of the
-            values for a mean); None for no prior. Long runs of ones and of zeros are fitted best
-            by weights without limit, which makes predictions overconfident; 1 keeps them sober.
+        learn_inducing: whether inducing inputs move. Those at all rows never do, nor do those that
+            "auto" places for full batches.
+        prune: with "vem" and a number of latents, drop mixing weights that gain the bound less than
+            one nat each, so that outputs share only what the data asks for.
+        weight_scale: the width of the prior of each parameter function's size, in units of its
+            typical spread (one on the scale of log odds and of logarithms, that of the values for a
+            mean); None for the usual width, 3. Long runs of ones and of zeros are fitted best by
+            functions without limit, which makes predictions overconfident; 1 keeps them sober.
+        hyperpriors: "auto" has weak priors of lengthscales, sizes and noise; None has none, for
+            maximum likelihood.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
             hyperparameters where they start and only finds q(u).
-        tol: nats per observed value; a round ("vem", 1e-5) or a window of steps ("svi", 5e-4) that
-            gains less is the sign of convergence.
+        tol: nats per observed value (5e-4); ten iterations of a round ("vem") or a window of steps
+            ("svi") that gain less are the sign of convergence.
         restarts: how many starts to try; the best bound is kept. One by default: in trials on the
             paper's problem all starts ended at the same bound.
         dtype: "float64" or "float32".
@@ -248,6 +254,29 @@ class HetMOGP(BaseEstimator):
         """What was learned, for code that goes beyond the attributes."""
         check_is_fitted(self, "elbo_")
         return self._fitted
+
+    @property
+    def sharing_(self) -> pd.DataFrame:
+        """What each output gains from the others, in nats; known where latents were chosen.
+
+        A row for each output, and "all". `alone` is the bound of the output's own model; `joint`
+        what the output adds to the bound of the joint model, hyperparameters held; `gain` their
+        difference. Where the rows are many, all are bounds on a sample of them.
+        """
+        sharing = self.fitted.sharing
+        if sharing is None:
+            raise AttributeError('sharing_ is known where latents="auto" has chosen what is shared')
+        return sharing
+
+    @property
+    def alone_(self) -> "HetMOGP":
+        """The model in which the outputs share nothing: a baseline that is fitted already."""
+        alone = self.fitted.alone
+        if alone is None:
+            raise AttributeError('alone_ is known where latents="auto" has chosen what is shared')
+        model = HetMOGP(**self.get_params(deep=False))
+        model._show(alone)
+        return model
 
     @property
     def coregionalisation_(self) -> np.ndarray:

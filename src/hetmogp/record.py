@@ -12,7 +12,7 @@ __all__ = ["Record"]
 
 ARRAYS = ("history", "input_range")
 ATTRIBUTES = {"seconds": "fit_seconds_", "observed": "n_observed_", "sampled": "n_sampled_"}
-INTERNAL = ("jitter",)
+INTERNAL = ("jitter", "shared", "sharing")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class Record:
         observed: how many values of each output were observed.
         input_range: the smallest and largest observed inputs, (2, p).
         sampled: of a `Table`, how many rows the fit started from.
+        shared: where latents were chosen, whether the outputs share any.
+        sharing: likewise, the bound of each output's own model, and what it adds to the bound of
+            the joint model; the sums, and the bound of that, by the name "".
         seconds: how long it took.
     """
 
@@ -43,6 +46,8 @@ class Record:
     observed: dict[str, int]
     input_range: np.ndarray
     sampled: int | None = None
+    shared: bool | None = None
+    sharing: dict[str, list[float]] | None = None
     seconds: float = 0.0
 
     @classmethod
@@ -62,6 +67,7 @@ class Record:
             jitter=float(fit.jitter),
             observed={name: int(s.sum()) for name, s in seen.items()},
             input_range=np.stack([least, most]),
+            **_sharing(learned, data),
         )
 
     def attributes(self) -> dict[str, Any]:
@@ -79,3 +85,15 @@ class Record:
     def arrays(self) -> dict[str, np.ndarray]:
         """The rest, as a file of numbers holds it."""
         return {name: getattr(self, name) for name in ARRAYS}
+
+
+def _sharing(learned: Learned, data: Dataset) -> dict[str, Any]:
+    """What was chosen, by the names of the outputs."""
+    choice = learned.choice
+    if choice is None:
+        return {}
+    bounds = zip(sorted(data.names), choice.own.tolist(), choice.together.tolist(), strict=True)
+    by_name = {name: [own, joint] for name, own, joint in bounds}
+    sharing = {name: by_name[name] for name in data.names}
+    sharing[""] = [float(choice.own.sum()), float(choice.joint)]
+    return {"shared": choice.shared, "sharing": sharing}

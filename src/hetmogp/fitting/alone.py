@@ -143,7 +143,7 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
 def _numbers(prior: LMC) -> int:
     """How many numbers a prior has learned: weights, and those of the kernels in use."""
     mask = np.asarray(prior.mask) > 0
-    used = [k for k, any_weight in zip(prior.kernels, mask.any(axis=0), strict=True) if any_weight]
+    used = [prior.kernels[r] for r in np.flatnonzero(mask.any(axis=0))]
     each = [np.size(leaf) for k in used for leaf in jax.tree.leaves(k.learned())]
     return int(mask.sum()) + sum(each)
 

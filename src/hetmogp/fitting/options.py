@@ -31,7 +31,7 @@ LARGEST_COUPLED = 1000  # numbers of v that a mini-batch step can couple: it cos
 
 
 def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,8 +134,8 @@ def choose(
     states = []
     for d, name in enumerate(data.names):
         progress.update(f"{name} alone", d / len(data.names))
-        own = problem._replace(batch=of_output(problem.batch, d))
-        states.append(alone(only(data, d), own, candidates, options, jitter))
+        one = problem._replace(batch=of_output(problem.batch, d))
+        states.append(alone(only(data, d), one, candidates, options, jitter))
     own = np.array([state.bound for state in states])
     if len(states) == 1 or options.prior != "lmc":
         separate = _in_use(_together([state.parameters for state in states], candidates))
@@ -197,11 +197,11 @@ def _joint(
 
 def _weights(state: State) -> int:
     """How many mixing weights a model has."""
-    return int(np.sum(np.asarray(_prior(state).mask)))
+    return int(np.sum(np.asarray(_lmc(state.parameters).mask)))
 
 
-def _prior(state: State) -> LMC:
-    prior = state.parameters.prior
+def _lmc(parameters: Parameters) -> LMC:
+    prior = parameters.prior
     assert isinstance(prior, LMC)
     return prior
 
@@ -212,14 +212,12 @@ def _flat(parameters: Parameters, problem: Problem) -> tuple:
 
 def _in_use(parameters: Parameters) -> Parameters:
     """The same without latents that nobody uses."""
-    prior = parameters.prior
-    assert isinstance(prior, LMC)
-    return replace(parameters, prior=prior.in_use())
+    return replace(parameters, prior=_lmc(parameters).in_use())
 
 
 def _one_each(parameters: Parameters) -> Parameters:
     """The same where each parameter function has one latent, as a prior that knows no others."""
-    prior = parameters.prior
+    prior = _lmc(parameters)
     arrays = {name: getattr(prior, name) for name in ("constants", "centre", "spread")}
     alone = Independent(
         prior.kernels,
@@ -234,9 +232,7 @@ def _one_each(parameters: Parameters) -> Parameters:
 
 def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters:
     """All outputs in one model that shares nothing, with a spare latent that nobody uses yet."""
-    priors = [_in_use(part).prior for part in parts]
-    assert all(isinstance(prior, LMC) for prior in priors)
-    prior = LMC.together(priors)  # type: ignore[arg-type]
+    prior = LMC.together([_lmc(part).in_use() for part in parts])
     spare = candidates.started(0.5)[0]
     J = len(prior.constants)
     column = np.zeros((J, 1))
@@ -272,7 +268,7 @@ def _noise(data: Dataset, R: int, seed: int, restart: int) -> np.ndarray:
 
 def _with_cross_weights(parameters: Parameters, data: Dataset, seed: int) -> Parameters:
     """The alone solution with small weights where it has none."""
-    prior = parameters.prior
+    prior = _lmc(parameters)
     weights = np.asarray(prior.weights * prior.mask)
     return _moved(
         parameters, weights + CROSS * _noise(data, weights.shape[1], seed, 0) * (weights == 0)
@@ -283,7 +279,7 @@ def _mixed(
     parameters: Parameters, data: Dataset, candidates: Candidates, seed: int, restart: int
 ) -> Parameters:
     """Each parameter function with a latent of its own and a little of all, from short to long."""
-    prior = parameters.prior
+    prior = _lmc(parameters)
     J, R = prior.weights.shape
     own = np.arange(R) == np.arange(J)[:, None] % R
     change = np.exp(0.4 * restart * normal(seed, restart, "ℓ", R))

@@ -195,12 +195,14 @@ def sites_of_slopes(
         parameters.slices, at, slopes.at, batch.outputs, strict=True
     ):
         if isinstance(here, Functions):
+            assert isinstance(slope, Functions)
             r, G = slope
             precision = -(G + jnp.swapaxes(G, 1, 2))
             metric = q.metric(precision)
             linear = r + jnp.einsum("njk,nk->nj", metric, here.mean)
             sites.append(Sites(linear, metric, precision))
         else:
+            assert isinstance(slope, Wide)
             sites.append(ClassSites.of_slopes(parameters.prior, part, here, slope, seen))
     return tuple(sites)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +43,7 @@ class LMC(Affine):
         Their inducing inputs are the same.
         """
         first = parts[0]
-        joined = {
+        joined: dict[str, Any] = {
             name: jnp.concatenate([getattr(part, name) for part in parts])
             for name in ("constants", "centre", "spread")
         }
@@ -51,17 +51,17 @@ class LMC(Affine):
             name: jnp.asarray(block_diag(*(np.asarray(getattr(part, name)) for part in parts)))
             for name in ("weights", "mask")
         }
-        hyperprior = first.hyperprior
-        if hyperprior is not None:
-            hyperprior = replace(
-                hyperprior,
-                constants=jnp.concatenate([part.hyperprior.constants for part in parts]),
-                sizes=jnp.concatenate([part.hyperprior.sizes for part in parts]),
-                kernels=sum((part.hyperprior.kernels for part in parts), ()),
+        hyperpriors = [part.hyperprior for part in parts if part.hyperprior is not None]
+        if hyperpriors:
+            joined["hyperprior"] = replace(
+                hyperpriors[0],
+                constants=jnp.concatenate([one.constants for one in hyperpriors]),
+                sizes=jnp.concatenate([one.sizes for one in hyperpriors]),
+                kernels=sum((one.kernels for one in hyperpriors), ()),
             )
         return replace(
             first,
-            **{**joined, **blocks, "hyperprior": hyperprior},
+            **{**joined, **blocks},
             kernels=sum((part.kernels for part in parts), ()),
             ranks=sum((part.ranks for part in parts), ()),
         )

@@ -155,9 +155,27 @@ def _options(value: Any) -> dict[str, Any]:
 OPTIONS: dict[str, Any] = {
     "kernel": _kernels,
     "rank": either(whole(1), listed(whole(1))),
-    "inducing": either(NOTHING, whole(1), one_of("tables")),
+    "latents": either(whole(1), one_of("auto")),
+    "inducing": either(NOTHING, whole(1), one_of("tables", "auto")),
     **dict.fromkeys(("natural_gradients", "learn_inducing", "prune", "progress"), SWITCH),
 }
+
+SHARING = Rule(
+    "two bounds for each output",
+    lambda v: isinstance(v, dict) and all(map(TEXT.holds, v)) and all(map(_is_pair, v.values())),
+)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
+
+
+def _alone(value: Any) -> Any:
+    """The rules for the model in which outputs share nothing, if there is one."""
+    if value is None:
+        return NOTHING
+    return {"elbo": NUMBER, **{key: DESCRIPTION[key] for key in ("prior", "q", "kernels", "ranks")}}
+
 
 # A dict stands for an object with these fields, a list for a list of at least one such thing, and a
 # function for the rules that it finds to suit a value.
@@ -192,6 +210,8 @@ DESCRIPTION: dict[str, Any] = {
         "seconds": number(0),
         "sampled": either(NOTHING, whole(0)),
         "jitter": number(1e-8, 1),
+        "shared": either(NOTHING, FLAG),
+        "sharing": either(NOTHING, SHARING),
     },
 }
 
@@ -203,6 +223,7 @@ def check_description(facts: Any) -> None:
         ValueError: with the first thing that is wrong, in a sentence.
     """
     _check(facts, DESCRIPTION, "")
+    _check(facts.get("alone"), _alone, "alone")
     outputs, inputs = ([part["name"] for part in facts[key]] for key in ("outputs", "inputs"))
     _refuse_repeated("outputs", outputs)
     _refuse_repeated("inputs", inputs)
@@ -215,8 +236,12 @@ def check_description(facts: Any) -> None:
                 f"the input {shortened(column['name'])} is a {column['kind']} with "
                 f"{len(column['levels'])} levels; categories have levels, other inputs have none"
             )
-    if len(facts["ranks"]) != len(facts["kernels"]):
-        raise ValueError(f"it has {len(facts['ranks'])} ranks for {len(facts['kernels'])} kernels")
+    for one in (facts, facts.get("alone") or facts):
+        if len(one["ranks"]) != len(one["kernels"]):
+            raise ValueError(f"it has {len(one['ranks'])} ranks for {len(one['kernels'])} kernels")
+    sharing = facts["fit"].get("sharing")
+    if sharing is not None and set(sharing) != {*outputs, ""}:
+        raise ValueError("fit.sharing is not about the outputs of the model")
 
 
 def _check(value: Any, rule: Any, where: str) -> None:

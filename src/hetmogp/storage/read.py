@@ -26,7 +26,7 @@ from ..record import Record
 from ..variational import FAMILIES
 from .arrays import check_arrays
 from .description import check_description
-from .write import VERSION, numbers_of
+from .write import ALONE, VERSION, numbers_of
 
 __all__ = ["ModelFileError", "Saved", "load"]
 
@@ -97,6 +97,8 @@ def _built(
     facts: dict[str, Any], tensors: dict[str, np.ndarray], custom: Mapping[str, type]
 ) -> Saved:
     check_description(facts)
+    apart = {name: tensors[name] for name in tensors if name.startswith(ALONE)}
+    tensors = {name: values for name, values in tensors.items() if name not in apart}
     columns = [
         Column(c["name"], c["kind"], tuple(c["levels"]), c["aware"]) for c in facts["inputs"]
     ]
@@ -119,6 +121,7 @@ def _built(
     for kernel in filter(None, given):
         kernel.check(inputs, fitted=False)
     by_name = dict(zip(sorted(unfitted), fitted, strict=True))
+    alone = _alone(facts, tensors, apart, custom)
     return Saved(
         unfitted,
         options,
@@ -129,9 +132,28 @@ def _built(
             Posterior(prior, filled["q"], float(facts["fit"]["jitter"])),
             _record(facts, tensors),
             checked.dtype,
+            alone,
         ),
         facts["named_inputs"],
     )
+
+
+def _alone(
+    facts: dict[str, Any],
+    tensors: dict[str, np.ndarray],
+    apart: dict[str, np.ndarray],
+    custom: Mapping[str, type],
+) -> Fitted | None:
+    """The model in which outputs share nothing, if the file holds one: the same but for these."""
+    own = facts.get("alone")
+    if own is None:
+        if apart:
+            raise ValueError("it has numbers of a model that is not described")
+        return None
+    fit = {**facts["fit"], "elbo": own["elbo"], "shared": None, "sharing": None}
+    kept = {k: v for k, v in tensors.items() if not k.startswith(("parameters.", "q."))}
+    numbers = {**kept, **{name.removeprefix(ALONE): values for name, values in apart.items()}}
+    return _built({**facts, **own, "fit": fit, "alone": None}, numbers, custom).fitted
 
 
 def _record(facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Record:

@@ -21,9 +21,10 @@ from ..priors import PRIORS
 from ..variational import FAMILIES
 from .description import check_description, is_plain
 
-__all__ = ["VERSION", "numbers_of", "refuse_unsaveable", "save"]
+__all__ = ["ALONE", "VERSION", "numbers_of", "refuse_unsaveable", "save"]
 
 VERSION = 2
+ALONE = "alone."  # begins the names of the numbers of the model that shares nothing
 HELD = "a file can hold text, numbers and True or False: convert it to text"
 
 
@@ -38,7 +39,7 @@ def save(
         named_inputs: whether the inputs came with names.
         path: where to; `.hetmogp` is the usual ending.
     """
-    prior, q, record = fitted.posterior.prior, fitted.posterior.q, fitted.record
+    record = fitted.record
     facts = {
         "hetmogp": __version__,
         "outputs": [
@@ -51,23 +52,41 @@ def save(
         ],
         "inputs": [_of_column(column) for column in fitted.columns],
         "named_inputs": named_inputs,
-        "prior": _name(PRIORS, prior),
-        "q": _name(FAMILIES, q),
-        "kernels": [_plain(jax.tree.map(lambda _: 1.0, k)) for k in prior.kernels],
-        "ranks": list(prior.ranks),
+        **_of_posterior(fitted),
         "options": _of_options(options),
         "fit": record.facts(),
     }
+    tensors = _numbers(fitted)
+    if fitted.alone is not None:
+        facts["alone"] = {"elbo": fitted.alone.record.elbo, **_of_posterior(fitted.alone)}
+        tensors |= {f"{ALONE}{name}": values for name, values in _numbers(fitted.alone).items()}
     check_description(facts)  # so that what is written can be read
-    in_order = tuple(fitted.likelihoods[name] for name in sorted(fitted.likelihoods))
     tensors = {
-        **numbers_of({"parameters": {"prior": prior, "likelihoods": in_order}, "q": q}),
+        **tensors,
         "scaling.centre": fitted.scaling.centre,
         "scaling.scale": fitted.scaling.scale,
         **record.arrays(),
         **_inducing_tables(options["inducing"], fitted.columns),
     }
     write_numbers(path, "model", VERSION, facts, tensors)
+
+
+def _of_posterior(fitted: Fitted) -> dict[str, Any]:
+    """What a prior and a q are, but for their numbers."""
+    prior = fitted.posterior.prior
+    return {
+        "prior": _name(PRIORS, prior),
+        "q": _name(FAMILIES, fitted.posterior.q),
+        "kernels": [_plain(jax.tree.map(lambda _: 1.0, k)) for k in prior.kernels],
+        "ranks": list(prior.ranks),
+    }
+
+
+def _numbers(fitted: Fitted) -> dict[str, np.ndarray]:
+    """The numbers of a prior, of a q and of the likelihoods, by name."""
+    in_order = tuple(fitted.likelihoods[name] for name in sorted(fitted.likelihoods))
+    parameters = {"prior": fitted.posterior.prior, "likelihoods": in_order}
+    return numbers_of({"parameters": parameters, "q": fitted.posterior.q})
 
 
 def _name(kinds: Mapping[str, type], thing: Any) -> str:

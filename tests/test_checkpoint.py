@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hetmogp as hm
-from hetmogp.fitting import checkpoint
+from hetmogp.fitting import checkpoint, vem
 
 SCRIPT = """
 import sys
@@ -93,6 +93,14 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
     fit(folder, max_iter=5, tol=1e-12, prune=False)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_rounds():
+    """Rounds that end before the fit does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vem, "ITERATIONS", 2)
+        yield
 
 
 def copied(folder, tmp_path):

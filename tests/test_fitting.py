@@ -160,7 +160,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(family, joint):
     # The profile's gradient is that of the bound with the best q held, and of its own values.
     tight = problem._replace(tolerance=1e-13)
     state = vem.init(parameters, tight, JITTER)
-    z, unravel = ravel_pytree(values)
+    unravel = ravel_pytree(values)[1]
 
     def profile(values):
         z = ravel_pytree(values)[0]
@@ -274,7 +274,7 @@ def test_the_program_grows_neither_with_latents_nor_with_rows():
         len(lowered_step(*size).as_text().splitlines()) for size in ((3, 60), (12, 60), (3, 600))
     )
     assert long <= few * 1.01
-    assert (many - few) / (12 - 3) < 0.04 * few  # lines a latent
+    assert (many - few) / (12 - 3) < 0.06 * few  # lines a latent, and its products with others
 
 
 def test_lengthscales_of_mini_batches_start_at_what_the_inducing_inputs_resolve():

@@ -109,7 +109,7 @@ def everything():
 
 @pytest.fixture(scope="module")
 def mixed():
-    model = hm.HetMOGP(ALL, **{**QUICK, "max_iter": 4})
+    model = hm.HetMOGP(ALL, **{**QUICK, "max_iter": 4, "prune": False})
     return model.fit(x, everything())
 
 
@@ -134,8 +134,8 @@ def test_learned_attributes_have_the_promised_shapes(mixed):
     assert len(mixed.kernels_) == 2
     assert mixed.n_features_in_ == 1
     assert np.isfinite(mixed.elbo_)
-    assert len(mixed.history_) == mixed.n_iter_ + 1 == 5
-    assert mixed.history_[-1] == mixed.elbo_
+    assert len(mixed.history_) == mixed.n_iter_ + 1
+    assert mixed.history_[-1] <= mixed.elbo_, "it has the log density of the hyperparameters"
     assert np.all(np.diff(mixed.history_) >= 0), "the bound never falls"
 
 
@@ -602,17 +602,19 @@ def interrupt_second(function):
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
 def test_an_interrupted_fit_is_usable(monkeypatch):
+    monkeypatch.setattr(vem, "ITERATIONS", 3)
     monkeypatch.setattr(vem, "step", interrupt_second(vem.step))
     with pytest.warns(RuntimeWarning, match="interrupted after 1 iteration"):
         model = fitted()
     assert not model.converged_
     assert model.n_iter_ == 1
-    assert model.elbo_ == model.history_[-1]
+    assert model.elbo_ >= model.history_[-1], "which has the log density of the hyperparameters"
     assert np.isfinite(model.predict(new)["height"].mean).all()
 
 
 def test_an_interrupted_fit_warns_once(monkeypatch):
     """Whoever pressed Ctrl-C need not be told to raise max_iter."""
+    monkeypatch.setattr(vem, "ITERATIONS", 3)
     monkeypatch.setattr(vem, "step", interrupt_second(vem.step))
     with pytest.warns(RuntimeWarning) as caught:
         fitted()

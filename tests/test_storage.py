@@ -574,7 +574,7 @@ KERNEL = ("kernels", 0)
         (put("inputs", 0, "levels", value=[["a"]]), "levels is"),
         (put("inputs", 0, "levels", value=["a", "a"]), "'a' is named 2 times among the levels"),
         (put("options", "unknown", value=1), "unknown"),
-        (put("options", "latents", value="many"), "latents must be a whole number >= 1"),
+        (put("options", "latents", value="many"), "latents is 'many'; it should be a whole number"),
         (put("options", "seed", value=-1), "seed must be a whole number >= 0"),
         (put("options", "dtype", value="int8"), "dtype must be one of"),
         (put("options", "rank", value=0), "rank is 0"),

@@ -1,9 +1,9 @@
 """Each output by itself: the model to beat, and where the joint one starts.
 
-Every parameter function has latents of its own, over all inputs and, where there are groups of
-inputs, over each group (`supports`). Starts with short, middling and long lengthscales, and with
-some of these latents left out, compete: each is given a few iterations, the better ones more. A
-latent stays if it pays for the numbers that it adds (`PRICE`).
+Every parameter function has a latent of its own over all inputs. The first one, mostly a mean, may
+have one over each group of inputs too, where there are groups (`supports`). Starts with short,
+middling and long lengthscales, and with some of these latents left out, compete: each is given a
+few iterations, the better ones more. A latent stays if it pays for the numbers that it adds.
 
 All outputs see the same rows and are padded to one length, so that outputs with the same
 likelihood share a compiled program.
@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import block_diag
 
 from ..batch import Batch, Observations
 from ..columns import Column
@@ -94,10 +95,10 @@ def alone(
     Raises:
         NotPositiveDefiniteError: where this takes more jitter.
     """
-    S = len(candidates.kernels)
-    J = len(data.likelihoods[0].latent)
+    S, J = len(candidates.kernels), len(data.likelihoods[0].latent)
+    kernels = [*candidates.kernels, *[candidates.kernels[0]] * (J - 1)]
     beginning = Beginning(
-        [*candidates.kernels] * J, [1] * (S * J), candidates.inducing_inputs, np.ones(S * J)
+        kernels, [1] * len(kernels), candidates.inducing_inputs, np.ones(len(kernels))
     )
     start = initial_parameters(
         *(data, beginning, candidates.scaling),
@@ -105,7 +106,7 @@ def alone(
         hyperpriors=options.hyperpriors is not None,
         seed=options.seed,
     )
-    own = np.kron(np.eye(J), np.ones(S))
+    own = block_diag(np.ones(S), np.eye(J - 1))[:J] if J > 1 else np.ones((1, S))
     states = [init(one, problem, jitter) for one in _starts(start, candidates, own)]
     states = [state for state in states if np.isfinite(state.bound)]
     if not states:
@@ -129,15 +130,16 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
         if any(all(map(np.array_equal, numbers, then)) for then in seen):
             continue  # the shortest that can be seen was tried already
         seen.append(numbers)
+        every = (*kernels, *[kernels[0]] * (J - 1))
         which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
         if S > 1 and factor in WITH_GROUPS:
             which += [np.arange(S) > 0, np.ones(S)]
-        for mask in which:
-            used = own * np.tile(mask, J)
-            weights = used / np.sqrt(mask.sum())
+        for some in which:
+            used = own * np.concatenate([some, np.ones(J - 1)])
+            weights = used / np.sqrt(used.sum(axis=1, keepdims=True))
             arrays = jnp.asarray(weights), jnp.asarray(used)
             moved = eqx.tree_at(WEIGHTS, start, arrays)
-            yield eqx.tree_at(attrgetter("prior.kernels"), moved, tuple(kernels * J))
+            yield eqx.tree_at(attrgetter("prior.kernels"), moved, every)
 
 
 def _numbers(prior: LMC) -> int:

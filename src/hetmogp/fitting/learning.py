@@ -34,6 +34,7 @@ from .start import (
     how_many_inducing,
     initial_lengthscales,
     initial_parameters,
+    is_auto,
     latent_kernels,
     observed_values,
     place_inducing,
@@ -48,7 +49,7 @@ __all__ = ["Learned", "Source", "learn"]
 LARGEST_VEM_COST = 1e9
 LARGEST_VEM_ROWS = 20_000
 LARGEST_CHOICE = 3_000  # rows of a fit on full batches where latents are chosen
-SAMPLE = 800  # rows that are looked at to choose them
+SAMPLE = 800  # rows that are looked at to choose them for mini-batches
 COARSE = 450  # inducing variables of all latents together meanwhile
 ENOUGH_FOR_GROUPS = 200  # rows; with fewer, no latent over a group of inputs can pay
 LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
@@ -154,8 +155,10 @@ def _functions(data: Dataset) -> int:
 
 def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) -> Choice:
     """What the outputs share, found on full batches: of all rows, or of a sample of them."""
-    some = data.sampled(SAMPLE, options.seed)
-    batch, _ = full_batch(some, ready.scaling)
+    some, batch = data, ready.data
+    if not isinstance(batch, Batch):
+        some = data.sampled(SAMPLE, options.seed)
+        batch, _ = full_batch(some, ready.scaling)
     J, X = _functions(data), batch.observed
     M = min(how_many_inducing(options.inducing, len(X), J + 1), max(COARSE // (J + 1), 1))
     Z = place_inducing(
@@ -262,7 +265,7 @@ def _placed(data: Dataset, options: Options, ready: _Ready, ranks: Sequence[int]
     inducing = options.inducing
     if np.ndim(inducing) == 0:
         few = how_many_inducing(inducing, ready.distinct, sum(ranks), ready.method)
-        inducing = few if inducing == "auto" else inducing
+        inducing = few if is_auto(inducing) else inducing
     return place_inducing(
         *(inducing, ready.X, ready.scaling, data.columns, len(ranks)),
         shared=not _moves(options, ready, inducing),
@@ -277,7 +280,8 @@ def _moves(options: Options, ready: _Ready, M: Any) -> bool:
     many, and gain less by moving than it costs.
     """
     if ready.method == "vem" and np.ndim(options.inducing) == 0:
-        return options.learn_inducing and options.inducing != "auto" and ready.distinct > int(M)
+        given = not is_auto(options.inducing)
+        return options.learn_inducing and given and ready.distinct > int(M)
     return options.learn_inducing
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "how_many_inducing",
     "initial_lengthscales",
     "initial_parameters",
+    "is_auto",
     "latent_kernels",
     "normal",
     "observed_values",
@@ -93,9 +94,14 @@ def latent_kernels(
     return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
 
 
+def is_auto(inducing: Any) -> bool:
+    """Whether the user leaves the number of inducing inputs to the fit."""
+    return inducing is None or (isinstance(inducing, str) and inducing == "auto")
+
+
 def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem") -> int:
     """M, from what the user wrote, the number of distinct input rows and of copies of latents."""
-    if isinstance(inducing, str) and inducing == "auto":
+    if is_auto(inducing):
         return min(AUTO_INDUCING[method] // R, distinct) or 1
     if np.ndim(inducing) > 0:
         return len(_tables(inducing)[0])

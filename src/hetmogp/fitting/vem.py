@@ -259,7 +259,7 @@ def step(
     problem: Problem,
     jitter: float,
     watch: Watch | None = None,
-    iterations: int = ITERATIONS,
+    iterations: int | None = None,
     tolerance: float | None = None,
 ) -> State:
     """One round of L-BFGS on the profile of the bound.
@@ -269,7 +269,7 @@ def step(
         problem: the data and how the bound is evaluated.
         jitter: on the diagonals of k(Z, Z).
         watch: is told the bound whenever it has risen.
-        iterations: the most iterations.
+        iterations: the most iterations; `ITERATIONS` if not said.
         tolerance: nats; it ends when ten iterations gain less, if not the problem's own.
 
     Raises:
@@ -278,7 +278,7 @@ def step(
     climb = _Climb(state, problem, jitter, watch)
     try:
         gain = 10.0 * problem.tolerance if tolerance is None else tolerance
-        _, still = maximise(climb.evaluate, climb.z, iterations, gain)
+        _, still = maximise(climb.evaluate, climb.z, iterations or ITERATIONS, gain)
     except KeyboardInterrupt:
         raise Interrupted(climb.reached()) from None
     return climb.reached()._replace(still=still)

@@ -22,6 +22,8 @@ class Summary:
         latents: of each latent its kernel, in words and in the units of the inputs, and its rank.
         shares: the share of each parameter function's prior variance that comes from each latent.
         correlation: the prior correlation between parameter functions at one input.
+        gains: what each output gains from the others, in nats (`HetMOGP.sharing_`), where latents
+            were chosen; None where they were not.
         sharing: of each output the largest |correlation| between one of its parameter functions and
             one of another output's; zero means that it learns nothing from the others.
         bound: the evidence lower bound.
@@ -78,6 +80,7 @@ class Summary:
             {name: float(np.max(foreign[owner == name], initial=0.0)) for name in likelihoods},
             name="sharing",
         )
+        self.gains, self.shared = fitted.sharing, record.shared
         self.bound, self.converged = record.elbo, record.converged
         unit_of_work = "rounds of VEM" if record.method == "vem" else "steps of SVI"
         self.effort = f"{record.n_iter} {unit_of_work}, {record.seconds:.1f} s"
@@ -96,14 +99,31 @@ class Summary:
         state = "converged" if self.converged else "NOT converged"
         return f"bound {self.bound:,.2f}; {state} after {self.effort}"
 
+    @property
+    def decision(self) -> str | None:
+        """What was chosen, in one line, where something was to be chosen."""
+        if self.gains is None or len(self.gains) < 3:
+            return None
+        gain = float(self.gains["gain"].iloc[-1])
+        if self.shared:
+            return f"the outputs share latents: the joint model gains {gain:,.1f} nats"
+        return (
+            f"the outputs share nothing: a joint model would gain {max(gain, 0.0):,.1f} nats, "
+            "too little for the weights it needs"
+        )
+
     def _tables(self) -> dict[str, pd.DataFrame]:
         shares = self.shares.map("{:.0%}".format)
         functions = self.functions.assign(
             constant=self.functions["constant"].map("{:.3f}".format),
             std=self.functions["std"].map("{:.3f}".format),
         )
+        gains = {}
+        if self.decision is not None and self.gains is not None:
+            gains["what each output gains from the others, in nats"] = self.gains.round(1)
         tables = {
             "outputs": self.outputs,
+            **gains,
             "latents": self.latents,
             "parameter functions (before their links; share of variance by latent)": pd.concat(
                 [functions, shares], axis=1
@@ -113,18 +133,19 @@ class Summary:
         return {heading: shown(table) for heading, table in tables.items()}
 
     def __repr__(self) -> str:
-        parts = [self.title, self.verdict]
+        parts = [self.title, self.verdict, *filter(None, [self.decision])]
         for heading, table in self._tables().items():
             text = table.to_string(max_colwidth=None)
             parts += ["", heading, *(f"  {line}" for line in text.split("\n"))]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
+        said = f"<br>{self.decision}" if self.decision else ""
         tables = (
             f"<h4>{heading[0].upper()}{heading[1:]}</h4>{table.to_html()}"
             for heading, table in self._tables().items()
         )
-        return f"<p><b>{self.title}</b><br>{self.verdict}</p>{''.join(tables)}"
+        return f"<p><b>{self.title}</b><br>{self.verdict}{said}</p>{''.join(tables)}"
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:

@@ -26,6 +26,15 @@ OPTIONS = (  # of the command, that are those of HetMOGP
 TABLES = ("latents", "shares", "correlation")  # of a summary, that are printed as JSON
 
 
+def _latents(text: str) -> int | str:
+    """A number of latents, or "auto"."""
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither a whole number >= 1 nor auto")
+    return int(text)
+
+
 @app.command()
 def fit(
     context: typer.Context,
@@ -49,13 +58,20 @@ def fit(
         Path | None,
         typer.Option(help="Where to save the model; beside the data, as .hetmogp, by default."),
     ] = None,
-    latents: Annotated[int, typer.Option(min=1, help="Q, the number of latent processes.")] = 3,
+    latents: Annotated[
+        Any,
+        typer.Option(
+            parser=_latents,
+            metavar="NUMBER|auto",
+            help="Q, the number of latent processes; auto keeps what the data pays for.",
+        ),
+    ] = "auto",
     rank: Annotated[int, typer.Option(min=1, help="R, how many copies of each are mixed.")] = 1,
     kernel: Annotated[
         str, typer.Option(help="Such as matern32, or rbf+periodic:period=7d:active_dims=date.")
     ] = "rbf",
     inducing: Annotated[
-        int | None, typer.Option(min=1, help="How many inducing inputs; at most 100 by default.")
+        int | None, typer.Option(min=1, help="How many inducing inputs; chosen by default.")
     ] = None,
     prior: Annotated[
         Literal["lmc", "independent"], typer.Option(help="Share latents, or one per function.")
@@ -65,7 +81,7 @@ def fit(
     ] = "auto",
     weight_scale: Annotated[
         float | None,
-        typer.Option(help="The width of a prior on the mixing weights; 1 keeps them sober."),
+        typer.Option(help="The width of the prior of functions' sizes, 3; 1 keeps them sober."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in a mini-batch.")] = 500,
     max_iter: Annotated[

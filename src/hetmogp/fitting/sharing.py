@@ -32,7 +32,7 @@ from .fit import NotPositiveDefiniteError
 from .options import Options
 from .progress import Progress
 from .sites import flat_sites
-from .start import Beginning, function_keys, initial_parameters, normal
+from .start import Beginning, choose_inducing, function_keys, initial_parameters, normal
 from .vem import Problem, State, init, settle, step
 
 __all__ = ["Choice", "choose"]
@@ -144,9 +144,12 @@ def choose(
         apart = settle(separate, _flat(separate, problem), problem, jitter)
         return Choice(separate, separate, apart.q, own, own, float(own.sum()), False)
     separate = _together([state.parameters for state in states], candidates)
+    separate, fewer = _fewer_inducing(separate, data, options.seed)
     apart = settle(separate, _flat(separate, problem), problem, jitter)
     if not np.isfinite(apart.bound):
         raise NotPositiveDefiniteError
+    if fewer:
+        apart = step(apart, problem, jitter, iterations=SHORT)
     joint = _joint(data, apart, problem, candidates, options, jitter, progress)
     extra = _weights(joint) - _weights(apart)
     shared = share * (joint.objective - apart.objective) > PRICE * extra
@@ -248,6 +251,18 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
         tuple(part.likelihoods[0] for part in parts),
         tuple(part.anchors[0] if part.anchors else None for part in parts),
     )
+
+
+def _fewer_inducing(parameters: Parameters, data: Dataset, seed: int) -> tuple[Parameters, bool]:
+    """The model with fewer inducing inputs, if its latents are more than one was prepared for."""
+    prior = parameters.prior
+    Z = np.asarray(prior.inducing_inputs)[0]
+    R, J = len(prior.kernels), len(function_keys(data))
+    M = max(len(Z) * (J + 1) // R, 1)
+    if len(Z) <= M:
+        return parameters, False
+    some = jnp.asarray(choose_inducing(Z, M, seed, data.labels))[None]
+    return eqx.tree_at(attrgetter("prior.inducing_inputs"), parameters, some), True
 
 
 def _moved(

@@ -152,6 +152,9 @@ def _sharing(model: HetMOGP) -> str:
                 learned.shares(summary.shares),
             ),
         ]
+    if summary.decision is not None and summary.gains is not None:
+        parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
+        parts.append(_table(summary.gains.map("{:,.1f}".format)))
     return (
         "".join(parts)
         + _table(summary.latents)

@@ -160,17 +160,18 @@ def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) 
         some = data.sampled(SAMPLE, options.seed)
         batch, _ = full_batch(some, ready.scaling)
     J, X = _functions(data), batch.observed
-    M = min(how_many_inducing(options.inducing, len(X), J + 1), max(COARSE // (J + 1), 1))
+    kernels = latent_kernels(options.kernel, 1, 1, J=1, columns=data.columns)[0]
+    several = len(X) >= ENOUGH_FOR_GROUPS
+    if options.kernel is None and options.prior == "lmc" and several:
+        kernels += [over(group, data.columns) for group in groups(data.columns)]
+    R = max(J + 1, len(kernels))
+    M = min(how_many_inducing(options.inducing, len(X), R), max(COARSE // R, 1))
     Z = place_inducing(
         *(M if np.ndim(options.inducing) == 0 else options.inducing, X, ready.scaling),
         *(data.columns, 1),
         shared=True,
         seed=options.seed,
     )
-    kernels = latent_kernels(options.kernel, 1, 1, J=1, columns=data.columns)[0]
-    several = len(X) >= ENOUGH_FOR_GROUPS
-    if options.kernel is None and options.prior == "lmc" and several:
-        kernels += [over(group, data.columns) for group in groups(data.columns)]
     candidates = Candidates(kernels, Z, ready.scaling, data.columns, X)
     whole, observed = (sum(int(seen.sum()) for seen in d.observed()) for d in (data, some))
     share = whole / observed

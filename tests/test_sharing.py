@@ -1,0 +1,163 @@
+"""The default fit: each output alone, all together, and what is kept of the two."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+
+import hetmogp as hm
+from hetmogp.columns import Column
+from hetmogp.fitting.alone import PRICE
+from hetmogp.fitting.start import how_many_inducing
+from hetmogp.fitting.supports import groups
+
+x = np.linspace(0.0, 1.0, 80)
+rng = np.random.default_rng(0)
+wave = np.sin(12 * x)
+REAL = {"a": hm.Gaussian(), "b": hm.Gaussian(), "c": hm.Gaussian()}
+
+
+def noisy(f):
+    return f + 0.2 * rng.standard_normal(len(f))
+
+
+@pytest.fixture(scope="module")
+def sharing():
+    """Three outputs of one function, one of them hidden for a stretch."""
+    Y = {"a": noisy(wave), "b": noisy(-2 * wave), "c": noisy(wave)}
+    Y["b"][30:50] = np.nan
+    return hm.HetMOGP(REAL, progress=False).fit(x, Y)
+
+
+@pytest.fixture(scope="module")
+def separate():
+    """Three outputs that have nothing to do with each other."""
+    Y = {"a": noisy(wave), "b": noisy(np.cos(17 * x)), "c": noisy((3 * x - 1) ** 2)}
+    return hm.HetMOGP(REAL, progress=False).fit(x, Y)
+
+
+def test_outputs_of_one_function_share_it_and_fill_each_others_gaps(sharing):
+    assert sharing.summary().shared
+    assert "share latents" in repr(sharing.summary())
+    gap = slice(32, 48)
+    error = sharing.predict(x[gap])["b"].mean + 2 * wave[gap]
+    alone = sharing.alone_.predict(x[gap])["b"].mean + 2 * wave[gap]
+    assert np.sqrt(np.mean(error**2)) < 0.2
+    assert np.sqrt(np.mean(error**2)) < 0.5 * np.sqrt(np.mean(alone**2))
+
+
+def test_outputs_that_have_nothing_in_common_stay_alone(separate):
+    assert not separate.summary().shared
+    assert "share nothing" in repr(separate.summary())
+    W = separate.weights_
+    assert W.shape == (3, 3)
+    assert (np.count_nonzero(W, axis=0) == 1).all()
+    table = separate.sharing_
+    assert table.loc["all", "gain"] < PRICE * 9  # nine more weights, with a latent to spare
+
+
+@pytest.mark.parametrize("name", ["sharing", "separate"])
+def test_the_table_of_gains_adds_up(request, name):
+    table = request.getfixturevalue(name).sharing_
+    assert list(table.index) == ["a", "b", "c", "all"]
+    assert list(table.columns) == ["alone", "joint", "gain"]
+    np.testing.assert_allclose(table["joint"] - table["alone"], table["gain"])
+    np.testing.assert_allclose(table["alone"][:3].sum(), table.loc["all", "alone"])
+
+
+def test_the_bound_of_an_output_alone_is_the_evidence_of_an_exact_process():
+    """At the fitted hyperparameters, inducing inputs being at all rows."""
+    y = noisy(wave)
+    model = hm.HetMOGP({"a": hm.Gaussian()}, progress=False).fit(x, {"a": y})
+    (kernel,) = model.kernels_
+    K = np.exp(-0.5 * (x[:, None] - x) ** 2 / float(kernel.lengthscale[0]) ** 2)
+    noise = float(model.likelihoods_["a"].constants["scale"])
+    cov = float(model.weights_[0, 0]) ** 2 * K + noise**2 * np.eye(len(x))
+    evidence = multivariate_normal.logpdf(y, np.full(len(x), model.constants_[0]), cov)
+    assert model.elbo_ == pytest.approx(evidence, abs=0.02)
+    assert model.sharing_.loc["a", "alone"] == pytest.approx(evidence, abs=0.5)
+
+
+def test_a_fast_cycle_is_found_although_no_start_is_near():
+    """A start that is too long would end where the cycle is noise."""
+    t = np.arange(300.0)
+    y = np.sin(2 * np.pi * t / 11) * (1 + 0.3 * np.sin(t / 40)) + 0.05 * noisy(np.zeros(300))
+    (kernel,) = hm.HetMOGP({"a": hm.Gaussian()}, progress=False).fit(t, {"a": y}).kernels_
+    assert 1.5 < float(kernel.lengthscale[0]) < 6.0
+
+
+def test_what_was_chosen_comes_back_from_a_file(sharing, tmp_path):
+    sharing.save(tmp_path / "m.hetmogp")
+    again = hm.load(tmp_path / "m.hetmogp")
+    pd.testing.assert_frame_equal(again.sharing_, sharing.sharing_)
+    for model, then in ((again, sharing), (again.alone_, sharing.alone_)):
+        np.testing.assert_array_equal(model.predict(x)["b"].mean, then.predict(x)["b"].mean)
+    assert again.summary().decision == sharing.summary().decision
+
+
+def test_a_number_of_latents_is_that_number_and_has_no_table_of_gains():
+    model = hm.HetMOGP([hm.Gaussian()], latents=2, inducing=5, max_iter=1, prune=False)
+    model.fit(x, wave)
+    assert model.weights_.shape == (1, 2)
+    for name in ("sharing_", "alone_"):
+        with pytest.raises(AttributeError, match='latents="auto"'):
+            getattr(model, name)
+
+
+def test_without_hyperpriors_the_objective_is_the_bound():
+    options = {"latents": 1, "inducing": 10, "max_iter": 2, "prune": False, "progress": False}
+    plain = hm.HetMOGP([hm.Gaussian()], hyperpriors=None, **options).fit(x, noisy(wave))
+    weak = hm.HetMOGP([hm.Gaussian()], **options).fit(x, noisy(wave))
+    assert plain.history_[-1] == plain.elbo_
+    assert weak.history_[-1] < weak.elbo_
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["lon", "lat", "month"], [(0, 1), (2,)]),
+        (["x", "y"], []),
+        (["day", "hour"], [(0,), (1,)]),
+        (["UTM_X", "UTM_Y", "depth"], [(0, 1), (2,)]),
+        (["a", "b", "c", "d", "e"], []),
+        (["x"], []),
+    ],
+)
+def test_inputs_that_belong_together_are_grouped(names, expected):
+    assert groups([Column(name) for name in names]) == expected
+
+
+def test_labels_are_a_group():
+    columns = [Column("year"), Column("sex", "category", ("f", "m"))]
+    assert groups(columns) == [(1,), (0,)]
+
+
+def test_a_sum_over_inputs_is_found_and_said():
+    """A function of one input plus a function of the other, 200 rows."""
+    points = rng.uniform(0.0, 1.0, (200, 2))
+    y = np.sin(14 * points[:, 0]) + np.cos(11 * points[:, 1]) + 0.1 * rng.standard_normal(200)
+    X = pd.DataFrame(points, columns=["day", "hour"])
+    model = hm.HetMOGP({"a": hm.Gaussian()}, inducing=60, progress=False).fit(X, {"a": y})
+    assert {k.active_dims for k in model.kernels_} == {(0,), (1,)}
+    assert "RBF(hour" in repr(model.summary())
+
+
+def test_inducing_inputs_are_all_rows_or_as_many_as_latents_allow():
+    assert how_many_inducing("auto", 50, 4) == how_many_inducing(None, 50, 4) == 50
+    assert how_many_inducing("auto", 5000, 4) == 200
+    assert how_many_inducing("auto", 5000, 4, "svi") == 300
+    with pytest.raises(ValueError, match='whole number >= 1, or "auto"'):
+        how_many_inducing("many", 50, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"latents": "many"}, 'latents must be a whole number >= 1, or "auto"'),
+        ({"rank": 2}, "needs a number of latents"),
+        ({"hyperpriors": "strong"}, 'hyperpriors must be "auto" or None'),
+    ],
+)
+def test_what_cannot_be_is_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        hm.HetMOGP([hm.Gaussian()], **options).fit(x, wave)

@@ -199,7 +199,7 @@ def test_values_are_shown_as_they_are_meant():
         "wind": hm.VonMises(),
         "life": hm.Weibull(event="died"),
     }
-    model = hm.HetMOGP(likelihoods, latents=1, inducing=8, max_iter=1, progress=False).fit(x, Y)
+    model = hm.HetMOGP(likelihoods, latents=3, inducing=8, max_iter=1, progress=False).fit(x, Y)
     data = read(model.likelihoods_, x, Y, model.columns_)
     grade, wind, life = (Pictures(model, data).of_output(name)[0][1] for name in likelihoods)
     assert grade.layout.yaxis.ticktext == ("low", "mid", "high")

@@ -220,4 +220,4 @@ def test_a_second_process_compiles_nothing_large_again(kept):
     (first, none), (second, some) = (one.stdout.split() for one in found)
     assert first == second
     assert none == "0"
-    assert int(some) >= 2  # the E-step and the M-step at least
+    assert int(some) >= 1  # the profile of the bound at least

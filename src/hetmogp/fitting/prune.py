@@ -19,7 +19,7 @@ from ..bound import Rules, is_wide
 from ..parameters import Parameters
 from .vem import Problem, State, settle
 
-__all__ = ["without_idle_weights"]
+__all__ = ["merged", "without_idle_weights"]
 
 PRICE = 1.0  # nats per weight
 
@@ -34,7 +34,7 @@ def without_idle_weights(
     price of what was dropped. Each parameter function keeps a weight. An output with more classes
     than there are latents has all its weights on a latent tried as one.
     """
-    state = _merged(state, problem, jitter, price)
+    state = merged(state, problem, jitter, price)
 
     def refit(mask: np.ndarray) -> State:
         parameters: Parameters = eqx.tree_at(
@@ -67,7 +67,7 @@ def without_idle_weights(
     return best
 
 
-def _merged(state: State, problem: Problem, jitter: float, price: float) -> State:
+def merged(state: State, problem: Problem, jitter: float, price: float) -> State:
     """The state with latents merged, pair by pair, where that costs less than it drops.
 
     The stronger one keeps its kernel and takes the best single column for both.

@@ -31,6 +31,7 @@ from .alone import PRICE, Candidates, alone, of_output, only, without_idle_laten
 from .fit import NotPositiveDefiniteError
 from .options import Options
 from .progress import Progress
+from .prune import merged
 from .sites import flat_sites
 from .start import Beginning, choose_inducing, function_keys, initial_parameters, normal
 from .vem import Problem, State, init, settle, step
@@ -151,11 +152,14 @@ def choose(
     if fewer:
         apart = step(apart, problem, jitter, iterations=SHORT)
     joint = _joint(data, apart, problem, candidates, options, jitter, progress)
-    extra = _weights(joint) - _weights(apart)
-    shared = share * (joint.objective - apart.objective) > PRICE * extra
+    shared = _pays(joint, apart, share)
     if shared:
         progress.update("joint, latents that pay", 0.8, joint.bound)
         joint = without_idle_latents(joint, problem, jitter, share)
+    else:  # perhaps with fewer latents, each of which does the work of several
+        less = step(merged(joint, problem, jitter, PRICE / share), problem, jitter)
+        if _pays(less, apart, share):
+            joint, shared = less, True
     chosen = joint if shared else apart
     together = np.array(
         [joint.bound - _without(d, joint, problem, jitter) for d in range(len(states))]
@@ -167,7 +171,7 @@ def choose(
         own,
         together,
         joint.bound,
-        bool(shared),
+        shared,
     )
 
 
@@ -196,6 +200,12 @@ def _joint(
     # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
     enough = CLOSE * PRICE * (_weights(best) - _weights(apart))
     return step(best, problem, jitter, iterations=ITERATIONS, tolerance=enough)
+
+
+def _pays(joint: State, apart: State, share: float) -> bool:
+    """Whether the joint model has gained the price of every weight that it has more."""
+    extra = _weights(joint) - _weights(apart)
+    return bool(share * (joint.objective - apart.objective) > PRICE * max(extra, 0))
 
 
 def _weights(state: State) -> int:

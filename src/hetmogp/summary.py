@@ -107,10 +107,7 @@ class Summary:
         gain = float(self.gains["gain"].iloc[-1])
         if self.shared:
             return f"the outputs share latents: the joint model gains {gain:,.1f} nats"
-        return (
-            f"the outputs share nothing: a joint model would gain {max(gain, 0.0):,.1f} nats, "
-            "too little for the weights it needs"
-        )
+        return "the outputs share nothing: a joint model does not pay for the weights it needs"
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         shares = self.shares.map("{:.0%}".format)

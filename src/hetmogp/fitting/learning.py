@@ -20,7 +20,7 @@ from ..parameters import Parameters
 from ..priors import PRIORS
 from ..tables import Dataset
 from . import svi
-from .alone import Candidates
+from .alone import PRICE, Candidates
 from .checkpoint import Checkpoints, identity
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .full_batch import run_vem
@@ -28,7 +28,7 @@ from .mesh import rounded
 from .mini_batches import Feed, run_svi
 from .options import Method, Options
 from .progress import Progress
-from .sharing import Choice, choose
+from .sharing import Choice, choose, in_use, weights
 from .start import (
     Beginning,
     how_many_inducing,
@@ -99,6 +99,8 @@ def learn(
     try:
         if ready.method == "vem":
             fit = _full_batch(options, ready, starts, progress, checkpoints)
+            if choice is not None and choice.shared:
+                fit, choice = _rechecked(data, options, ready, choice, fit, progress)
         else:
             feeds = _feeds(data, options, ready, source)
             fit = _mini_batches(options, ready, starts, feeds, progress, checkpoints)
@@ -308,6 +310,34 @@ def _full_batch(
     numbers, rest = distributed.from_first(by_first)
     q = family.at_prior(*prior.sizes)
     return Fit(*jax.tree.unflatten(jax.tree.structure((starts[0], q)), numbers), **rest)
+
+
+def _rechecked(
+    data: Dataset,
+    options: Options,
+    ready: _Ready,
+    choice: Choice,
+    fit: Fit,
+    progress: Progress,
+) -> tuple[Fit, Choice]:
+    """The joint fit, or that of the outputs alone where it does not pay with all inducing inputs.
+
+    Few inducing inputs favour a joint model, whose functions have those of all latents to use. So
+    the alone model is given as many in all, and the price is asked for once more.
+    """
+    if fit.interrupted or fit.parameters.prior.sizes[1] >= ready.distinct:
+        return fit, choice
+    used = in_use(choice.alone)
+    Z = jnp.asarray(_placed(data, options, ready, used.prior.ranks), dtype=float)
+    start = eqx.tree_at(lambda p: p.prior.inducing_inputs, used, Z)
+    once = replace(ready, limits=(1, ready.limits[1]))
+    own = _full_batch(options, once, [start], progress, None)
+    extra = weights(fit.parameters) - weights(own.parameters)
+    if own.interrupted or fit.history[-1] - own.history[-1] > PRICE * max(extra, 0):
+        return fit, choice
+    if not own.converged:
+        own = _full_batch(options, ready, [own.parameters], progress, None)
+    return own, choice._replace(parameters=own.parameters, shared=False)
 
 
 def _mini_batches(

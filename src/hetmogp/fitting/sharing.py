@@ -36,7 +36,7 @@ from .sites import flat_sites
 from .start import Beginning, choose_inducing, function_keys, initial_parameters, normal
 from .vem import Problem, State, init, settle, step
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "in_use", "weights"]
 
 SHORT = 15  # iterations of each joint start before the best is carried on
 CROSS = 0.1  # the size of weights across outputs where the joint model starts alone
@@ -139,7 +139,7 @@ def choose(
         states.append(alone(only(data, d), one, candidates, options, jitter))
     own = np.array([state.bound for state in states])
     if len(states) == 1 or options.prior != "lmc":
-        separate = _in_use(_together([state.parameters for state in states], candidates))
+        separate = in_use(_together([state.parameters for state in states], candidates))
         if PRIORS[options.prior].one_each:
             separate = _one_each(separate)
         apart = settle(separate, _flat(separate, problem), problem, jitter)
@@ -165,7 +165,7 @@ def choose(
         [joint.bound - _without(d, joint, problem, jitter) for d in range(len(states))]
     )
     return Choice(
-        _in_use(chosen.parameters),
+        in_use(chosen.parameters),
         apart.parameters,
         apart.q,
         own,
@@ -198,19 +198,19 @@ def _joint(
     best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
     progress.update("joint", 0.5, best.bound)
     # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
-    enough = CLOSE * PRICE * (_weights(best) - _weights(apart))
+    enough = CLOSE * PRICE * (weights(best.parameters) - weights(apart.parameters))
     return step(best, problem, jitter, iterations=ITERATIONS, tolerance=enough)
 
 
 def _pays(joint: State, apart: State, share: float) -> bool:
     """Whether the joint model has gained the price of every weight that it has more."""
-    extra = _weights(joint) - _weights(apart)
+    extra = weights(joint.parameters) - weights(apart.parameters)
     return bool(share * (joint.objective - apart.objective) > PRICE * max(extra, 0))
 
 
-def _weights(state: State) -> int:
+def weights(parameters: Parameters) -> int:
     """How many mixing weights a model has."""
-    return int(np.sum(np.asarray(_lmc(state.parameters).mask)))
+    return int(np.sum(np.asarray(_lmc(parameters).mask)))
 
 
 def _lmc(parameters: Parameters) -> LMC:
@@ -223,7 +223,7 @@ def _flat(parameters: Parameters, problem: Problem) -> tuple:
     return flat_sites(parameters, problem.batch, problem.rules, problem.family)
 
 
-def _in_use(parameters: Parameters) -> Parameters:
+def in_use(parameters: Parameters) -> Parameters:
     """The same without latents that nobody uses."""
     return replace(parameters, prior=_lmc(parameters).in_use())
 

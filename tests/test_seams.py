@@ -62,3 +62,14 @@ def test_nobody_else_knows_what_comes_with_an_observation_by_its_name():
 def test_such_a_test_is_found(code):
     assert "Sum" in compared_classes(ast.parse(code))
     assert literals(ast.parse('given["event"]')) == {"event"}
+
+
+def test_only_outputs_with_classes_have_classes():
+    """Others ask for the attribute to tell a Categorical or an Ordinal from the rest."""
+    assert hasattr(likelihoods.Categorical(["a", "b"]), "classes")
+    assert hasattr(likelihoods.Ordinal([1, 2, 3]), "classes")
+    for likelihood in (
+        *(likelihoods.Gaussian(), likelihoods.NegativeBinomial(), likelihoods.Beta()),
+        likelihoods.Bernoulli(),
+    ):
+        assert not hasattr(likelihood, "classes")

@@ -344,7 +344,7 @@ def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.
     shuffled = np.random.default_rng(seed).permutation(seen)
     train = shuffled[: min(TRAIN, max(1, int(0.6 * len(shuffled))))]
     test = shuffled[len(train) :][:TEST]
-    if likelihood.labelled and not likelihood.classes:
+    if likelihood.labelled and not likelihood.levels:
         likelihood = likelihood.with_classes(sorted(set(series.iloc[seen].tolist())))
     rows, values = X.iloc[train], {"y": series.iloc[train].tolist()}
     try:

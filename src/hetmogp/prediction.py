@@ -147,7 +147,7 @@ class OutputPrediction:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """P(y = class) at each input, (N, K), in the order of the likelihood's `classes`."""
-        if not self.likelihood.classes:
+        if not self.likelihood.levels:
             raise AttributeError(
                 f"output {self.name!r} is {type(self.likelihood).__name__}, which has no classes"
             )
@@ -395,7 +395,7 @@ class Prediction(Mapping[str, OutputPrediction]):
             if likelihood.labelled:
                 best = output.probabilities.argmax(axis=1)
                 columns[name] = likelihood.decode(best)
-                for label, p in zip(likelihood.classes, output.probabilities.T, strict=True):
+                for label, p in zip(likelihood.levels, output.probabilities.T, strict=True):
                     columns[f"{name}_{label}"] = p
             else:
                 columns[f"{name}_mean"] = output.mean

@@ -50,7 +50,7 @@ def scores(
         row = rows[name]
         row |= {"values": len(y), "nlpd": float(-np.mean(one.log_prob))}
         exact = ~np.broadcast_to(likelihood.censored(prediction.given), len(y))
-        if likelihood.classes:
+        if likelihood.levels:
             row["accuracy"] = float(np.mean(prediction.probabilities.argmax(axis=1) == y))
         elif exact.any():
             miss = likelihood.difference(y, prediction.mean)

@@ -130,7 +130,7 @@ def argument_columns(model: "HetMOGP") -> list[str]:
 def text_of(model: "HetMOGP") -> list[str]:
     """The columns whose labels are text, though those of a file may look like numbers."""
     labels = {column.name: column.levels for column in model.columns_}
-    labels |= {name: likelihood.classes for name, likelihood in model.likelihoods_.items()}
+    labels |= {name: likelihood.levels for name, likelihood in model.likelihoods_.items()}
     return [name for name, some in labels.items() if some and all(isinstance(v, str) for v in some)]
 
 

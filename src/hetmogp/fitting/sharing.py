@@ -156,9 +156,9 @@ def choose(
     if shared:
         progress.update("joint, latents that pay", 0.8, joint.bound)
         joint = without_idle_latents(joint, problem, jitter, share)
-    else:  # perhaps with fewer latents, each of which does the work of several
+    else:  # perhaps with so few latents, each doing the work of several, that sharing costs nothing
         less = step(merged(joint, problem, jitter, PRICE / share), problem, jitter)
-        if _pays(less, apart, share):
+        if weights(less.parameters) <= weights(apart.parameters) and _pays(less, apart, share):
             joint, shared = less, True
     chosen = joint if shared else apart
     together = np.array(

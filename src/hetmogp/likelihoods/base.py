@@ -138,7 +138,7 @@ class Likelihood(eqx.Module):
         arguments: what may come with each observation, by name.
         support: what a value of this output may be, in words, for error messages.
         outcome: what a value is.
-        classes: the values there are, where they are few and known; y is a position among them.
+        levels: the values there are, where they are few and known; y is a position among them.
         softmax: whether the parameter functions are log odds of the classes against the first.
         unit: the argument that the mean is proportional to; "" if there is none.
         censoring: the argument that is 0 where a value is only known to be larger, if there is one.
@@ -156,7 +156,7 @@ class Likelihood(eqx.Module):
     arguments: ClassVar[Mapping[str, Argument]] = {}
     support: ClassVar[str] = "a finite number"
     outcome: ClassVar[Outcome] = "real"
-    classes: ClassVar[tuple[Any, ...]] = ()
+    levels: ClassVar[tuple[Any, ...]] = ()
     softmax: ClassVar[bool] = False
     unit: ClassVar[str] = ""
     censoring: ClassVar[str] = ""
@@ -339,8 +339,8 @@ class Likelihood(eqx.Module):
         )
 
     def probabilities(self, f: Float[Array, " J"]) -> Float[Array, " K"]:
-        """P(y = class | f) in the order of `classes`."""
-        positions = jnp.arange(len(self.classes), dtype=f.dtype)
+        """P(y = class | f) in the order of `levels`."""
+        positions = jnp.arange(len(self.levels), dtype=f.dtype)
         return jnp.exp(jax.vmap(lambda y: self.log_prob(y, f))(positions))
 
     @property
@@ -356,7 +356,7 @@ class Likelihood(eqx.Module):
     @property
     def numeric(self) -> bool:
         """Whether the user's values are numbers."""
-        return all(isinstance(label, Real) for label in self.classes)
+        return all(isinstance(label, Real) for label in self.levels)
 
     @property
     def has_zero(self) -> bool:

@@ -29,7 +29,7 @@ class Bernoulli(Likelihood):
     links = {"probability": logistic}
     support = "0 or 1"
     outcome = "yes/no"
-    classes = (0, 1)
+    levels = (0, 1)
     mean_name = "probability"
     ends = (0.0, 1.0)
 

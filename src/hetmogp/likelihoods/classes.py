@@ -25,7 +25,7 @@ class Classes(Likelihood):
 
     support = "one of the classes"
 
-    classes: tuple[Any, ...] = eqx.field(static=True)  # type: ignore[misc]
+    classes: tuple[Any, ...] = eqx.field(static=True)
 
     def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
         kind = type(self).__name__
@@ -45,6 +45,11 @@ class Classes(Likelihood):
     @abstractmethod
     def _links(self) -> Mapping[str, Link]:
         """The parameters of so many classes."""
+
+    @property
+    def levels(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """See `Likelihood.levels`."""
+        return self.classes
 
     @property
     def links(self) -> Mapping[str, Link]:  # type: ignore[override]

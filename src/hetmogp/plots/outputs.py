@@ -116,7 +116,7 @@ def _draw_curve(likelihood: Likelihood, x: np.ndarray, curve: Curve, ax: Axes) -
         return
     lines(x, curve, ax)
     if likelihood.outcome == "ordered":
-        labels = likelihood.classes
+        labels = likelihood.levels
         ax.set_yticks(labels if likelihood.numeric else range(len(labels)), map(plain, labels))
     elif curve.steps:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -132,7 +132,7 @@ def _around(x: np.ndarray, curve: Curve, ax: Axes) -> None:
 
 def _draw_stack(likelihood: Likelihood, x: np.ndarray, probabilities: np.ndarray, ax: Axes) -> None:
     """The probabilities of the classes as areas that fill up one."""
-    labels = [plain(label) for label in likelihood.classes]
+    labels = [plain(label) for label in likelihood.levels]
     ax.stackplot(x, probabilities.T, labels=labels, colors=palette(len(labels)), alpha=0.75, lw=0)
     ax.set_yticks(np.linspace(0, 1, 6))
     ax.set_ylim(0.0, max(1.0, ax.dataLim.y1 + 0.03 if ax.dataLim.y1 > 1.001 else 1.0))
@@ -153,7 +153,7 @@ def _draw_seen(x: np.ndarray, likelihood: Likelihood, here: Seen, ax: Axes) -> N
     """The data of one output; of classes without order, a row of ticks each above the areas."""
     y, censored = here.values, here.censored
     if likelihood.outcome == "nominal":
-        K = len(likelihood.classes)
+        K = len(likelihood.levels)
         apart = min(0.05, 0.4 / K)
         for k, colour in enumerate(palette(K)):
             mine = y == k
@@ -292,7 +292,7 @@ def _mapped(
             raise ValueError(
                 f"output {output!r} is {likelihood.kind}: classes have no standard deviation"
             )
-        ticks = list(map(str, likelihood.classes))
+        ticks = list(map(str, likelihood.levels))
         return prediction.probabilities.argmax(axis=1), f"most probable {output}", ticks
     if what == "std":
         unit = likelihood.unit_column  # predictions are for one
@@ -300,7 +300,7 @@ def _mapped(
         return prediction.std, f"standard deviation of {of_one}", None
     if likelihood.outcome == "yes/no":
         return prediction.mean, curves.quantity(output, likelihood), None
-    named = None if likelihood.numeric else list(map(str, likelihood.classes))
+    named = None if likelihood.numeric else list(map(str, likelihood.levels))
     if not np.isfinite(prediction.mean).all():  # a lifetime's may not be
         return prediction.quantile(0.5), f"median of {curves.quantity(output, likelihood)}", named
     return prediction.mean, f"mean of {curves.quantity(output, likelihood)}", named
@@ -314,7 +314,7 @@ def _colours(likelihood: Likelihood, values: np.ndarray, what: str, label: Any) 
     elif label is not None:
         ends = 0.0, 1.0
     elif likelihood.outcome == "nominal":
-        K = len(likelihood.classes)
+        K = len(likelihood.levels)
         return {"cmap": ListedColormap(palette(K)), "norm": BoundaryNorm(np.arange(K + 1) - 0.5, K)}
     elif likelihood.outcome == "yes/no" or not likelihood.numeric:
         ends = likelihood.ends

@@ -93,8 +93,8 @@ class Pictures:
         figure, likelihood = go.Figure(), self._model.likelihoods_[name]
         table = self._line(j, place)
         probabilities = self._predicted(table)[name].probabilities
-        colours = _class_colours(range(len(likelihood.classes)))
-        for label, p, colour in zip(likelihood.classes, probabilities.T, colours, strict=True):
+        colours = _class_colours(range(len(likelihood.levels)))
+        for label, p, colour in zip(likelihood.levels, probabilities.T, colours, strict=True):
             line = {"name": str(label), "line": {"color": colour}, "hovertemplate": "%{y:.3f}"}
             figure.add_scatter(x=self._shown(table, j), y=p, mode="lines", **line)
         if self._data is not None:  # a row for each class, above the probabilities
@@ -129,7 +129,7 @@ class Pictures:
         x = [self._in_words(place) for place in places]
         prediction = self._predicted(np.array([list(p.values()) for p in places], float))[name]
         if likelihood.outcome == "nominal":
-            for label, p in zip(likelihood.classes, prediction.probabilities.T, strict=True):
+            for label, p in zip(likelihood.levels, prediction.probabilities.T, strict=True):
                 figure.add_bar(x=x, y=p, name=str(label))
             figure.update_layout(barmode="stack")
         else:
@@ -278,7 +278,7 @@ def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
         quarters, words = np.pi * np.arange(-2, 3) / 2, ["−π", "−π/2", "0", "π/2", "π"]
         figure.update_yaxes(range=[-np.pi, np.pi], tickvals=quarters, ticktext=words)
     elif not likelihood.numeric:
-        labels = list(map(str, likelihood.classes))
+        labels = list(map(str, likelihood.levels))
         figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels)
 
 
@@ -287,10 +287,10 @@ def _heat(prediction: OutputPrediction) -> tuple[np.ndarray, str, dict[str, Any]
     likelihood = prediction.likelihood
     look: dict[str, Any] = {"colorscale": "Viridis", "colorbar": {"thickness": 12}}
     if likelihood.outcome == "nominal":
-        probabilities, K = prediction.probabilities, len(likelihood.classes)
+        probabilities, K = prediction.probabilities, len(likelihood.levels)
         z, what = probabilities.argmax(axis=1).astype(float), "the most probable class"
         steps = [(end / K, c) for k, c in enumerate(_class_colours(range(K))) for end in (k, k + 1)]
-        ticks = {"tickvals": list(range(K)), "ticktext": list(map(str, likelihood.classes))}
+        ticks = {"tickvals": list(range(K)), "ticktext": list(map(str, likelihood.levels))}
         look |= {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
         look["colorbar"] |= ticks
         more = probabilities.max(axis=1)

@@ -118,7 +118,7 @@ def refuse_unsaveable(
         candidates: Any = propose(Y[name]).candidates if automatic else (likelihood,)
         for one in candidates:
             _of_likelihood(name, one)
-            if one.labelled and not one.classes:
+            if one.labelled and not one.levels:
                 kind, values = Y[name].dtype, Y[name].dropna()
                 labels = kind.categories if isinstance(kind, pd.CategoricalDtype) else values
                 _refuse_odd(f"output {name!r} has the class", labels)

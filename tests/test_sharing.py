@@ -155,9 +155,16 @@ def test_inducing_inputs_are_all_rows_or_as_many_as_latents_allow():
     [
         ({"latents": "many"}, 'latents must be a whole number >= 1, or "auto"'),
         ({"rank": 2}, "needs a number of latents"),
+        ({"rank": [2, 1]}, "needs a number of latents"),
         ({"hyperpriors": "strong"}, 'hyperpriors must be "auto" or None'),
     ],
 )
 def test_what_cannot_be_is_refused(options, match):
     with pytest.raises(ValueError, match=match):
         hm.HetMOGP([hm.Gaussian()], **options).fit(x, wave)
+
+
+def test_a_list_of_kernels_says_how_many_latents_there_are():
+    kernels = [hm.RBF(), hm.Matern32(), hm.Matern12()]
+    model = hm.HetMOGP([hm.Gaussian()], kernel=kernels, inducing=5, max_iter=1, prune=False)
+    assert len(model.fit(x, wave).kernels_) == 3

@@ -86,7 +86,7 @@ def _alone(fitted: "Fitted", learned: Learned) -> "Fitted | None":
     choice = learned.choice
     if choice is None:
         return None
-    posterior = Posterior(choice.alone.prior.with_hyperprior(None), choice.q, fitted.record.jitter)
+    posterior = Posterior(choice.alone.prior.with_hyperprior(None), choice.q, choice.jitter)
     numbers = jax.tree.map(np.asarray, (posterior, choice.alone.likelihoods))
     posterior, likelihoods = numbers
     by_name = dict(zip(sorted(fitted.likelihoods), likelihoods, strict=True))

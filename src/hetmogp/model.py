@@ -71,8 +71,9 @@ class HetMOGP(BaseEstimator):
             functions without limit, which makes predictions overconfident; 1 keeps them sober.
         hyperpriors: "auto" has weak priors of lengthscales, sizes and noise; None has none, for
             maximum likelihood.
-        max_iter: the most rounds ("vem", 100) or steps ("svi", 5000). With "vem", 0 keeps the
-            hyperparameters where they start and only finds q(u).
+        max_iter: the most rounds ("vem", 100) or steps ("svi", 5000) of the fit itself; the choice
+            of latents has limits of its own. With "vem", 0 keeps the hyperparameters where they
+            start and only finds q(u).
         tol: nats per observed value (5e-4); ten iterations of a round ("vem") or a window of steps
             ("svi") that gain less are the sign of convergence.
         restarts: how many starts to try; the best bound is kept. One by default: in trials on the

@@ -24,6 +24,7 @@ class Summary:
         correlation: the prior correlation between parameter functions at one input.
         gains: what each output gains from the others, in nats (`HetMOGP.sharing_`), where latents
             were chosen; None where they were not.
+        shared: likewise, whether the outputs share latents.
         sharing: of each output the largest |correlation| between one of its parameter functions and
             one of another output's; zero means that it learns nothing from the others.
         bound: the evidence lower bound.

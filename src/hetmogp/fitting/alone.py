@@ -10,9 +10,9 @@ likelihood share a compiled program.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace as replaced
+from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ from ..priors import LMC
 from ..tables import Dataset
 from .fit import NotPositiveDefiniteError
 from .options import Options
-from .start import Beginning, apart, initial_parameters
+from .start import Beginning, apart, initial_parameters, typical
 from .vem import Problem, State, init, settle, step
 
 __all__ = ["PRICE", "Candidates", "alone", "converged", "of_output", "only", "without_idle_latents"]
@@ -42,7 +42,8 @@ LARGE = 0.3  # of a parameter function's variance: a latent with more is not tri
 WEIGHTS = attrgetter("prior.weights", "prior.mask")
 
 
-class Candidates(NamedTuple):
+@dataclass(frozen=True)
+class Candidates:
     """The latents that each parameter function may have.
 
     Attributes:
@@ -59,19 +60,49 @@ class Candidates(NamedTuple):
     columns: Sequence[Column]
     X: np.ndarray
 
-    def started(self, factor: float) -> list[Kernel]:
-        """The kernels at a multiple of one lengthscale, no shorter than can be seen."""
-        names = [column.name for column in self.columns]
-        kernels = []
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the inputs."""
+        return [column.name for column in self.columns]
+
+    @cached_property
+    def _sizes(self) -> list[tuple[float, float]]:
+        """Of each kernel how lengthscales grow with its inputs, and the shortest to be seen."""
+        sizes = []
         for kernel in self.kernels:
-            seen = [j for j in _inputs(kernel, len(names)) if self.columns[j].kind != "category"]
+            every = _inputs(kernel, len(self.columns))
+            seen = [j for j in every if self.columns[j].kind != "category"]
             least = 0.0
             if seen:
                 least = max(apart(self.X[:, seen]), 0.5 * apart(self.inducing_inputs[0][:, seen]))
-            ell = max(factor * np.sqrt(max(len(seen), 1)), least)
-            start = kernel.start(np.full(len(names), ell), names, self.scaling.scale)
-            kernels.append(jax.tree.map(lambda a: jnp.asarray(a, dtype=float), start))
-        return kernels
+            sizes.append((float(np.sqrt(max(len(seen), 1))), least))
+        return sizes
+
+    def started(self, factor: float) -> list[Kernel]:
+        """The kernels at a multiple of one lengthscale, no shorter than can be seen."""
+        return [
+            _as_arrays(
+                kernel.start(
+                    np.full(len(self.names), max(factor * size, least)),
+                    self.names,
+                    self.scaling.scale,
+                )
+            )
+            for kernel, (size, least) in zip(self.kernels, self._sizes, strict=True)
+        ]
+
+    def typical(self) -> Kernel:
+        """The centre of the priors of the first kernel's numbers."""
+        return _as_arrays(typical(self.kernels[0], self.names, self.scaling))
+
+    def place(self, kernel: Kernel) -> int:
+        """Which of the kernels one is, whatever its numbers."""
+        alike = [jax.tree.structure(one) for one in self.started(1.0)]
+        return alike.index(jax.tree.structure(kernel))
+
+
+def _as_arrays(kernel: Kernel) -> Kernel:
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)
 
 
 def _inputs(kernel: Kernel, p: int) -> list[int]:
@@ -199,7 +230,7 @@ def without_idle_latents(
 def only(data: Dataset, d: int) -> Dataset:
     """One output of the data."""
     lists = ("names", "likelihoods", "inputs", "values", "given", "weights")
-    return replaced(data, **{name: [getattr(data, name)[d]] for name in lists})
+    return replace(data, **{name: [getattr(data, name)[d]] for name in lists})
 
 
 def of_output(batch: Batch, d: int) -> Batch:

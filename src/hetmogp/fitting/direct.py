@@ -1,5 +1,7 @@
 """The paper's way on the full batch: L-BFGS on everything, q(u) included, by plain gradients."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ def _bound(parameters: Parameters, q: Blocks, batch: Batch, jitter: Array, rules
     return evaluate(parameters, q.lower(), view.project(), batch, rules)
 
 
-def _learned(parameters: Parameters, q: Blocks, learn_inducing: bool):
+def _learned(parameters: Parameters, q: Blocks, learn_inducing: bool) -> tuple[Array, Callable]:
     """What is learned as one vector, and the way back."""
     return ravel_pytree((parameters.free(learn_inducing), q))
 
@@ -47,18 +49,19 @@ def _objective(
     return jax.value_and_grad(objective)(z)
 
 
+_compiled_bound = compiled(_bound)
 _compiled_objective = compiled(_objective, static=("learn_inducing",))
 
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     """q(u) at the prior."""
     q = problem.family.at_prior(*parameters.prior.sizes)
-    bound = compiled(_bound)(parameters, q, problem.batch, jnp.asarray(jitter), problem.rules)
+    bound = _compiled_bound(parameters, q, problem.batch, jnp.asarray(jitter), problem.rules)
     return State(parameters, (), q, float(bound.elbo), float(bound.log_joint))
 
 
 def step(state: State, problem: Problem, jitter: float, watch: Watch | None = None) -> State:
-    """Some iterations of L-BFGS."""
+    """Some iterations of L-BFGS; `watch` is told the bound at their end."""
     assert isinstance(state.q, Blocks)
     fixed = (state.parameters, state.q, problem.batch, jnp.asarray(jitter), problem.rules)
     learn = problem.learn_inducing
@@ -70,5 +73,7 @@ def step(state: State, problem: Problem, jitter: float, watch: Watch | None = No
     )
     values, q = unravel(jnp.asarray(z, begin.dtype))
     moved = state.parameters.with_free(values)
-    bound = compiled(_bound)(moved, q, *fixed[2:])
+    bound = _compiled_bound(moved, q, *fixed[2:])
+    if watch is not None:
+        watch(float(bound.elbo))
     return State(moved, (), q.lower(), float(bound.elbo), float(bound.log_joint))

@@ -121,7 +121,7 @@ class _Loop:
             try:
                 state = self.method.step(
                     *(run.state, self.problem, fit.jitter),
-                    partial(self._show, what, fraction),
+                    partial(self.progress.update, what, fraction),
                 )
             except vem.Interrupted as stopped:
                 run.reach(stopped.state)
@@ -135,9 +135,6 @@ class _Loop:
             fit.converged = bool(state.still or gain < self.tolerance)
             if keep and (fit.converged or fit.iterations % every == 0):
                 self._keep(run)
-
-    def _show(self, what: str, fraction: float, bound: float) -> None:
-        self.progress.update(what, fraction, bound)
 
     def _keep(self, run: _Run) -> None:
         if self.checkpoints is not None:

@@ -94,9 +94,10 @@ def learn(
     if checkpoints is not None:
         checkpoints = replace(checkpoints, identity=_identity(data, options, source))
     ready = _prepared(data, options, source)
-    choice = _chosen(data, options, ready, progress) if options.chooses else None
-    starts = _starts(data, options, ready, choice)
+    choice, starts = None, []
     try:
+        choice = _chosen(data, options, ready, progress) if options.chooses else None
+        starts = _starts(data, options, ready, choice)
         if ready.method == "vem":
             fit = _full_batch(options, ready, starts, progress, checkpoints)
             if choice is not None and choice.shared:
@@ -105,7 +106,8 @@ def learn(
             feeds = _feeds(data, options, ready, source)
             fit = _mini_batches(options, ready, starts, feeds, progress, checkpoints)
     except NotPositiveDefiniteError:
-        why = _impossible(starts[0], data) or _crowded(starts[0], ready.scaling, data.columns)
+        start = (starts or _starts(data, options, ready, None))[0]
+        why = _impossible(start, data) or _crowded(start, ready.scaling, data.columns)
         raise ArithmeticError(why) from None
     return Learned(fit, ready.scaling, ready.method, choice)
 
@@ -181,7 +183,7 @@ def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) 
     tolerance = 0.1 * options.limits("vem", observed)[1]
     problem = Problem(batch, options.rules, family, tolerance, learn_inducing=False)
 
-    def by_first() -> tuple[list[int], list[np.ndarray], dict[str, Any]]:
+    def by_first() -> Choice:
         jitter = options.jitter
         while True:
             try:
@@ -191,9 +193,10 @@ def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) 
                 jitter *= 10.0
                 if jitter > LARGEST_JITTER:
                     raise
-        return choice.packed(candidates)
+        return choice
 
-    return Choice.unpacked(distributed.from_first(by_first), some, candidates, options, family)
+    packed = distributed.from_first(lambda: by_first().packed(candidates))
+    return Choice.unpacked(packed, some, candidates, options, family)
 
 
 def _method(data: Dataset, options: Options, source: Source | None) -> Method:
@@ -225,9 +228,11 @@ def _method(data: Dataset, options: Options, source: Source | None) -> Method:
 
 def _kernels(data: Dataset, options: Options) -> tuple[list[Kernel], list[int]]:
     """The kernel and rank of each latent, where the user says how many there are."""
-    J = _functions(data)
+    J, Q = _functions(data), options.latents
+    if Q == "auto":
+        Q = len(options.kernel) if isinstance(options.kernel, list | tuple) else J + 1
     return latent_kernels(
-        *(options.kernel, J + 1 if options.latents == "auto" else options.latents, options.rank),
+        *(options.kernel, Q, options.rank),
         J=J,
         columns=data.columns,
         alone=PRIORS[options.prior].one_each,

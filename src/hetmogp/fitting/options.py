@@ -76,11 +76,12 @@ class Options:
                 continue
             if not _is_whole(value, least):
                 raise ValueError(f"{option} must be a whole number >= {least}, not {value!r}")
+        listed = isinstance(self.kernel, list | tuple)
         if self.latents != "auto" and not _is_whole(self.latents, 1):
             raise ValueError(
                 f'latents must be a whole number >= 1, or "auto", not {self.latents!r}'
             )
-        if self.latents == "auto" and np.ndim(self.rank) == 0 and self.rank != 1:
+        if self.latents == "auto" and not listed and (np.ndim(self.rank) > 0 or self.rank != 1):
             raise ValueError(f"rank={self.rank!r} needs a number of latents; say latents= too")
         if self.hyperpriors not in ("auto", None):
             raise ValueError(f'hyperpriors must be "auto" or None, not {self.hyperpriors!r}')
@@ -107,7 +108,7 @@ class Options:
     @property
     def chooses(self) -> bool:
         """Whether the fit is to find what the outputs share, and how many latents that takes."""
-        listed = isinstance(self.kernel, list | tuple)
+        listed = isinstance(self.kernel, list | tuple)  # a kernel for each says how many there are
         return self.latents == "auto" and not listed and self.max_iter != 0
 
     @property

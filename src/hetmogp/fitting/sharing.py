@@ -1,11 +1,11 @@
 """What outputs share: alone, or together, by what the data pays for.
 
 Each output is fitted by itself (`alone`). The joint model starts from that solution, with small
-weights across outputs and a spare latent, and from a mixed start; the better of them is carried on,
-and weights that are not worth their price are dropped. The joint model is kept if the bound has
-gained the price of every number that it learns beyond the alone ones; if not, the outputs stay
-alone. A bound at point estimates of many weights is no evidence: on tables of 47 and 56 rows it
-rose by 17 and 68 nats, by 1.4 and 1.2 a weight, and predictions got worse.
+weights across outputs and a spare latent, and from a mixed start; the better of them is carried on.
+It is kept, less the latents that do not pay, if the bound has gained the price of every weight that
+it has more than the alone models; if not, the outputs stay alone. A bound at point estimates of
+many weights is no evidence: on tables of 47 and 56 rows it rose by 17 and 68 nats, by 1.4 and 1.2 a
+weight, and predictions got worse.
 
 Every model here has the same latents and differs in its numbers and in which weights are zero, so
 all of them share one compiled program.
@@ -50,6 +50,7 @@ class Choice(NamedTuple):
         parameters: the model.
         alone: the model in which outputs share nothing.
         q: of the inducing variables of that.
+        jitter: on the diagonals of k(Z, Z) there.
         own: the bound of each output's own model.
         together: of each output L(all) − L(all but it), in the joint model.
         joint: the bound of the joint model.
@@ -59,6 +60,7 @@ class Choice(NamedTuple):
     parameters: Parameters
     alone: Parameters
     q: Family
+    jitter: float
     own: np.ndarray
     together: np.ndarray
     joint: float
@@ -67,13 +69,10 @@ class Choice(NamedTuple):
     def packed(self, candidates: Candidates) -> tuple[list, list[np.ndarray], dict[str, Any]]:
         """As plain lists and numbers, for other processes: their kernels by their places."""
         models = [self.parameters, self.alone]
-        alike = [jax.tree.structure(one) for one in candidates.started(1.0)]
-        places = [
-            [alike.index(jax.tree.structure(kernel)) for kernel in model.prior.kernels]
-            for model in models
-        ]
+        places = [[candidates.place(k) for k in model.prior.kernels] for model in models]
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((models, self.q))]
-        rest = {name: getattr(self, name) for name in ("own", "together", "joint", "shared")}
+        names = ("jitter", "own", "together", "joint", "shared")
+        rest = {name: getattr(self, name) for name in names}
         return places, leaves, rest
 
     @classmethod
@@ -143,7 +142,7 @@ def choose(
         if PRIORS[options.prior].one_each:
             separate = _one_each(separate)
         apart = settle(separate, _flat(separate, problem), problem, jitter)
-        return Choice(separate, separate, apart.q, own, own, float(own.sum()), False)
+        return Choice(separate, separate, apart.q, jitter, own, own, float(own.sum()), False)
     separate = _together([state.parameters for state in states], candidates)
     separate, fewer = _fewer_inducing(separate, data, options.seed)
     apart = settle(separate, _flat(separate, problem), problem, jitter)
@@ -168,6 +167,7 @@ def choose(
         in_use(chosen.parameters),
         apart.parameters,
         apart.q,
+        jitter,
         own,
         together,
         joint.bound,
@@ -246,13 +246,11 @@ def _one_each(parameters: Parameters) -> Parameters:
 def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters:
     """All outputs in one model that shares nothing, with a spare latent that nobody uses yet."""
     prior = LMC.together([_lmc(part).in_use() for part in parts])
-    spare = candidates.started(0.5)[0]
-    J = len(prior.constants)
-    column = np.zeros((J, 1))
+    column = np.zeros((len(prior.constants), 1))
     centres = prior.hyperprior.kernels if prior.hyperprior is not None else ()
     prior = prior.with_latents(
-        [*prior.kernels, spare],
-        [*centres, candidates.started(0.5)[0]] if centres else [],
+        [*prior.kernels, candidates.started(0.5)[0]],
+        [*centres, candidates.typical()] if centres else [],
         np.hstack([prior.weights, column]),
         np.hstack([prior.mask, column]),
     )
@@ -309,10 +307,10 @@ def _mixed(
     own = np.arange(R) == np.arange(J)[:, None] % R
     change = np.exp(0.4 * restart * normal(seed, restart, "ℓ", R))
     factors = np.geomspace(0.15, 0.8, R) * change
-    kernels = []
-    for kernel, factor in zip(prior.kernels, factors, strict=True):
-        alike = [jax.tree.structure(one) for one in candidates.started(1.0)]
-        kernels.append(candidates.started(factor)[alike.index(jax.tree.structure(kernel))])
+    kernels = [
+        candidates.started(factor)[candidates.place(kernel)]
+        for kernel, factor in zip(prior.kernels, factors, strict=True)
+    ]
     return _moved(parameters, own + 0.3 * _noise(data, R, seed, restart), kernels)
 
 

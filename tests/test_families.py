@@ -247,7 +247,7 @@ def many_classes(K, n=80, R=3):
 def fit_at(parameters, latents, batch):
     """The expected log-likelihood where q(u) has these latents at the batch's rows."""
     at = at_observations(parameters, latents, batch, Rules())
-    q = Factorised.at_prior(*parameters.prior.sizes)  # of no effect on it
+    q = Factorised.at_prior(parameters.prior.widths)  # of no effect on it
     view = parameters.prior.matrices(batch.X, 1e-6)
     return evaluate(parameters, q, view, batch, Rules(), at=at).fit
 
@@ -314,7 +314,7 @@ def test_the_e_step_over_many_classes_reaches_a_stationary_point(family):
         state = vem.init(parameters, vem.Problem(batch, Rules(), family, 1e-10), 1e-6)
         assert isinstance(state.sites[0], ClassSites)
         bound = jax.jit(jax.value_and_grad(lambda q: elbo(parameters, q, batch)))
-        at_prior = float(bound(family.at_prior(*parameters.prior.sizes))[0])
+        at_prior = float(bound(family.at_prior(parameters.prior.widths))[0])
         again, slope = bound(state.q)
     assert float(again) == pytest.approx(state.bound, rel=1e-9)
     assert state.bound > at_prior

@@ -78,7 +78,7 @@ def test_natural_gradient_steps_reach_the_same_optimum(family):
     _, batch, parameters = mixed_problem(3)
     best = vem.init(parameters, vem.Problem(batch, Rules(), family, 1e-12), JITTER).bound
     matrices = parameters.prior.matrices(batch.X, JITTER)
-    natural = Natural.at_prior(family, *parameters.prior.sizes)
+    natural = Natural.at_prior(family, parameters.prior.widths)
 
     @jax.jit
     def step(natural):

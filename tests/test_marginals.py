@@ -33,7 +33,7 @@ def problem(ranks, M, N, seed=0, jitter=1e-6):
         return jnp.asarray(np.exp(-0.5 * apart / lengthscales**2))
 
     inducing = rbf(Z[:, None]) + jitter * np.eye(M)
-    matrices = Matrices(inducing, rbf(X), jnp.asarray(np.ones((Q, N))), ranks)
+    matrices = Matrices(inducing, rbf(X), jnp.asarray(np.ones((Q, N))), ranks, (M,) * R)
     root = np.tril(rng.standard_normal((R, M, M)) / M) + 0.5 * np.eye(M)
     return matrices, Factorised(jnp.asarray(rng.standard_normal((R, M))), jnp.asarray(root))
 
@@ -127,7 +127,8 @@ def test_a_coupled_q_at_the_rows_and_its_draws():
         draws = q.draws(jax.random.key(0), 100_000)
         return projection, two_ways, q.joint(projection, prior), draws
 
-    (A, residual), two_ways, joint, v = jax.tree.map(np.asarray, everything(q, matrices, prior))
+    projection, two_ways, joint, v = jax.tree.map(np.asarray, everything(q, matrices, prior))
+    A, residual = projection.A, projection.residual
     wide = np.zeros((N, R * M, R))
     for r in range(R):
         wide[:, r * M : (r + 1) * M, r] = A[r].T
@@ -160,7 +161,7 @@ def test_one_pass_agrees_with_numpy_and_with_the_projection(ranks, M):
         np.testing.assert_allclose(mean[:, r], A[r].T @ m, rtol=1e-7, atol=1e-7)
         expected = residual[r] + np.sum(A[r] * (S @ A[r]), axis=0)
         np.testing.assert_allclose(variance[:, r], expected, rtol=1e-6, atol=1e-8)
-    again = q.latents(Projection(jnp.asarray(A), jnp.asarray(residual)))
+    again = q.latents(Projection(jnp.asarray(A), jnp.asarray(residual), (len(A[0]),) * len(A)))
     np.testing.assert_allclose(mean, again[0], rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(variance, again[1], rtol=1e-6, atol=1e-8)
 

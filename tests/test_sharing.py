@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 import hetmogp as hm
 from hetmogp.columns import Column
 from hetmogp.fitting.alone import PRICE
-from hetmogp.fitting.start import how_many_inducing
+from hetmogp.fitting.inducing import how_many_inducing
 from hetmogp.fitting.supports import groups
 
 x = np.linspace(0.0, 1.0, 80)

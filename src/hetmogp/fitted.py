@@ -86,7 +86,7 @@ def _alone(fitted: "Fitted", learned: Learned) -> "Fitted | None":
     choice = learned.choice
     if choice is None:
         return None
-    posterior = Posterior(choice.alone.prior.with_hyperprior(None), choice.q, choice.jitter)
+    posterior = Posterior(choice.alone.prior.with_hyperprior(None), choice.alone_q, choice.jitter)
     numbers = jax.tree.map(np.asarray, (posterior, choice.alone.likelihoods))
     posterior, likelihoods = numbers
     by_name = dict(zip(sorted(fitted.likelihoods), likelihoods, strict=True))
@@ -172,20 +172,21 @@ class Fitted:
         """The mean variance of each latent over its inducing inputs; one, if it is stationary."""
         prior = self.posterior.prior
         with session(self.dtype):
-            each = [k.diag(jnp.asarray(Z)) for k, Z in zip(prior.kernels, prior.Z, strict=True)]
+            pairs = zip(prior.kernels, prior.tables, strict=True)
+            each = [kernel.diag(jnp.asarray(Z)) for kernel, Z in pairs]
             return np.array([float(jnp.mean(variance)) for variance in each])
 
     def attributes(self) -> dict[str, Any]:
         """What a fitted estimator shows, by the name of the attribute."""
         prior, places = self.posterior.prior, self.places
         with session(self.dtype):
-            Z, shown = np.asarray(prior.Z), prior.shown()
+            tables, shown = prior.tables, prior.shown()
         return {
             "output_names_": list(self.likelihoods),
             "likelihoods_": self.likelihoods,
             "parameter_names_": self.parameter_names,
             "kernels_": self.kernels,
-            "inducing_inputs_": [self.scaling.undo(one) for one in Z],
+            "inducing_inputs_": [self.scaling.undo(Z) for Z in tables],
             "columns_": list(self.columns),
             "n_features_in_": len(self.columns),
             **{f"{name}_": value[places] for name, value in shown.items()},

@@ -8,7 +8,9 @@ meets LAPACK. Matrix products may be batched everywhere.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -139,45 +141,79 @@ def _inverse_root_gradient(X: Array, dX: Array) -> tuple[Array]:
 inverse_root.defvjp(lambda K: (inverse_root(K),) * 2, _inverse_root_gradient)
 
 
-def gram(A: Float[Array, "R M N"], metric: Float[Array, "N R R"]) -> Float[Array, "RM RM"]:
+def gram(
+    A: Float[Array, "R M N"], metric: Float[Array, "N R R"], widths: tuple[int, ...] = ()
+) -> Float[Array, "K K"]:
     """Σ_n Ã_n Λ_n Ã_nᵀ for symmetric Λ_n, with Ã_n the block-diagonal stack of A's columns n.
 
-    `spread` is its adjoint. Both form the blocks on and below the diagonal alone: N (RM)²
-    operations.
+    `spread` is its adjoint. Both form the blocks on and below the diagonal alone: N K² operations.
+    Only so many rows of each A_r as `widths` says count, if it is given. Neighbours of one width
+    are handled together, so that compiling takes longer with R and not with its square.
     """
-    R, M, _ = A.shape
+    widths = widths or (A.shape[1],) * len(A)
     weights = _turned(0.5 * (metric + jnp.swapaxes(metric, 1, 2)))
-    columns = []
-    for s in range(R):
-        below = (A[s:] * weights[s, s:, None, :]).reshape((R - s) * M, -1) @ A[s].T
-        columns.append(jnp.concatenate([jnp.zeros((s * M, M), A.dtype), below]))
-    lower = jnp.tril(jnp.concatenate(columns, axis=1))
+    K, rows = sum(widths), []
+    for r, width in enumerate(widths):
+        parts = [
+            (A[run, :rows_of] * weights[r, run, None, :]).reshape(-1, A.shape[2])
+            for run, rows_of in _runs(widths, 0, r + 1)
+        ]
+        row = A[r, :width] @ jnp.concatenate(parts).T
+        rows.append(jnp.pad(row, ((0, 0), (0, K - row.shape[1]))))
+    lower = jnp.tril(jnp.concatenate(rows))
     return lower + jnp.tril(lower, -1).T
 
 
-@jax.custom_vjp
-def spread(A: Float[Array, "R M N"], S: Float[Array, "RM RM"]) -> Float[Array, "N R R"]:
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def spread(
+    A: Float[Array, "R M N"], S: Float[Array, "K K"], widths: tuple[int, ...] = ()
+) -> Float[Array, "N R R"]:
     """Ã_nᵀ S Ã_n for every n and symmetric S; see `gram`."""
-    R, M, _ = A.shape
-    lower = []  # rows r >= s of column s
-    for s in range(R):
-        product = S[s * M :, s * M : (s + 1) * M] @ A[s]
-        lower.append(jnp.sum(A[s:] * product.reshape(R - s, M, -1), axis=1))
+    R, _, N = A.shape
+    widths = widths or (A.shape[1],) * R
+    lower, first = [], 0  # rows r >= s of column s
+    for s, width in enumerate(widths):
+        product, parts, begin = S[first:, first : first + width] @ A[s, :width], [], 0
+        first += width
+        for run, rows_of in _runs(widths, s, R):
+            end = begin + rows_of * (run.stop - run.start)
+            part = product[begin:end].reshape(-1, rows_of, N)
+            parts.append(jnp.sum(A[run, :rows_of] * part, axis=1))
+            begin = end
+        lower.append(jnp.concatenate(parts))
     rows = [jnp.stack([lower[min(r, s)][abs(r - s)] for s in range(R)]) for r in range(R)]
     return jnp.stack(rows).T
 
 
-def _spread_gradient(saved: tuple[Array, Array], dC: Array) -> tuple[Array, Array]:
+def _spread_gradient(
+    widths: tuple[int, ...], saved: tuple[Array, Array], dC: Array
+) -> tuple[Array, Array]:
     """dA_r = 2 Σ_s dC_rs S_rs A_s, s by s: as one reduction it takes twenty times as long."""
     A, S = saved
     R, M, N = A.shape
     dC = 0.5 * (dC + jnp.swapaxes(dC, 1, 2))
-    weights = _turned(dC)
-    dA = jnp.zeros_like(A)
-    for s in range(R):
-        product = (S[:, s * M : (s + 1) * M] @ A[s]).reshape(R, M, N)
-        dA += 2.0 * weights[s, :, None, :] * product
-    return dA, gram(A, dC)
+    weights, first = _turned(dC), 0
+    runs = _runs(widths or (M,) * R, 0, R)
+    each = [jnp.zeros((run.stop - run.start, rows_of, N), A.dtype) for run, rows_of in runs]
+    for s, width in enumerate(widths or (M,) * R):
+        product, begin = S[:, first : first + width] @ A[s, :width], 0
+        first += width
+        for k, (run, _) in enumerate(runs):
+            end = begin + each[k].shape[0] * each[k].shape[1]
+            part = product[begin:end].reshape(each[k].shape)
+            each[k] += 2.0 * weights[s, run, None, :] * part
+            begin = end
+    dA = [jnp.pad(part, ((0, 0), (0, M - part.shape[1]), (0, 0))) for part in each]
+    return jnp.concatenate(dA), gram(A, dC, widths)
+
+
+def _runs(widths: tuple[int, ...], first: int, last: int) -> list[tuple[slice, int]]:
+    """Neighbours of one width, from the first latent to before the last, with that width."""
+    runs = []
+    for width, members in groupby(range(first, last), key=widths.__getitem__):
+        places = list(members)
+        runs.append((slice(places[0], places[-1] + 1), width))
+    return runs
 
 
 def _turned(metric: Float[Array, "N R R"]) -> Float[Array, "R R N"]:
@@ -185,7 +221,7 @@ def _turned(metric: Float[Array, "N R R"]) -> Float[Array, "R R N"]:
     return jax.lax.optimization_barrier(metric.T)
 
 
-spread.defvjp(lambda A, S: (spread(A, S), (A, S)), _spread_gradient)
+spread.defvjp(lambda A, S, widths: (spread(A, S, widths), (A, S)), _spread_gradient)
 
 
 def transposed(A: Float[Array, "Q M N"]) -> Float[Array, "Q N M"]:

@@ -99,7 +99,7 @@ class HetMOGP(BaseEstimator):
         weights_: the mixing weights W, (J, ΣR_q).
         constants_: the constants b, (J,).
         coregionalisation_: the matrices B_q, (Q, J, J).
-        inducing_inputs_: Q arrays (M, p), in the units of the inputs.
+        inducing_inputs_: Q arrays (M_q, p), in the units of the inputs.
         columns_: the inputs by name, and whether they are numbers, dates (in days) or labels.
         input_range_: the smallest and largest observed inputs, (2, p).
         n_features_in_: p, the number of inputs.

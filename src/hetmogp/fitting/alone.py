@@ -28,6 +28,7 @@ from ..parameters import Parameters
 from ..priors import LMC
 from ..tables import Dataset
 from .fit import NotPositiveDefiniteError
+from .inducing import Placed, inputs_of
 from .options import Options
 from .start import Beginning, apart, initial_parameters, typical
 from .vem import Problem, State, init, settle, step
@@ -48,14 +49,14 @@ class Candidates:
 
     Attributes:
         kernels: one for each support; the first sees all inputs.
-        inducing_inputs: of all latents, (1, M, p), standardised.
+        placed: the inducing inputs of each kernel.
         scaling: of the inputs.
         columns: the inputs.
         X: the standardised inputs.
     """
 
     kernels: Sequence[Kernel]
-    inducing_inputs: np.ndarray
+    placed: Placed
     scaling: Scaling
     columns: Sequence[Column]
     X: np.ndarray
@@ -69,12 +70,13 @@ class Candidates:
     def _sizes(self) -> list[tuple[float, float]]:
         """Of each kernel how lengthscales grow with its inputs, and the shortest to be seen."""
         sizes = []
-        for kernel in self.kernels:
-            every = _inputs(kernel, len(self.columns))
+        counts = self.placed.counts or [self.placed.inputs.shape[1]] * len(self.kernels)
+        for kernel, Z, count in zip(self.kernels, self.placed.inputs, counts, strict=True):
+            every = inputs_of(kernel, len(self.columns))
             seen = [j for j in every if self.columns[j].kind != "category"]
             least = 0.0
             if seen:
-                least = max(apart(self.X[:, seen]), 0.5 * apart(self.inducing_inputs[0][:, seen]))
+                least = max(apart(self.X[:, seen]), 0.5 * apart(Z[:count, seen]))
             sizes.append((float(np.sqrt(max(len(seen), 1))), least))
         return sizes
 
@@ -95,6 +97,17 @@ class Candidates:
         """The centre of the priors of the first kernel's numbers."""
         return _as_arrays(typical(self.kernels[0], self.names, self.scaling))
 
+    def beginning(self, places: Sequence[int]) -> Beginning:
+        """What latents with these of the kernels begin with."""
+        Z, counts = self.placed
+        return Beginning(
+            [self.kernels[k] for k in places],
+            [1] * len(places),
+            Z if len(Z) == 1 else Z[list(places)],
+            np.ones(len(places)),
+            tuple(counts[k] for k in places) if counts else (),
+        )
+
     def place(self, kernel: Kernel) -> int:
         """Which of the kernels one is, whatever its numbers."""
         alike = [jax.tree.structure(one) for one in self.started(1.0)]
@@ -103,15 +116,6 @@ class Candidates:
 
 def _as_arrays(kernel: Kernel) -> Kernel:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)
-
-
-def _inputs(kernel: Kernel, p: int) -> list[int]:
-    """The inputs that a kernel sees."""
-    parts = [one for part in kernel.parts for one in _inputs(part, p)]
-    dims = getattr(kernel, "active_dims", None)
-    if parts:
-        return sorted(set(parts))
-    return list(range(p)) if dims is None else [int(dim) for dim in dims]
 
 
 def alone(
@@ -127,12 +131,8 @@ def alone(
         NotPositiveDefiniteError: where this takes more jitter.
     """
     S, J = len(candidates.kernels), len(data.likelihoods[0].latent)
-    kernels = [*candidates.kernels, *[candidates.kernels[0]] * (J - 1)]
-    beginning = Beginning(
-        kernels, [1] * len(kernels), candidates.inducing_inputs, np.ones(len(kernels))
-    )
     start = initial_parameters(
-        *(data, beginning, candidates.scaling),
+        *(data, candidates.beginning([*range(S), *[0] * (J - 1)]), candidates.scaling),
         weight_scale=options.weight_scale,
         hyperpriors=options.hyperpriors is not None,
         seed=options.seed,

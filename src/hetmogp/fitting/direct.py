@@ -55,7 +55,7 @@ _compiled_objective = compiled(_objective, static=("learn_inducing",))
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     """q(u) at the prior."""
-    q = problem.family.at_prior(*parameters.prior.sizes)
+    q = problem.family.at_prior(parameters.prior.widths)
     bound = _compiled_bound(parameters, q, problem.batch, jnp.asarray(jitter), problem.rules)
     return State(parameters, (), q, float(bound.elbo), float(bound.log_joint))
 

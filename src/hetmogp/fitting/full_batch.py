@@ -156,7 +156,7 @@ class _Loop:
         like = (
             start,
             sites if self.method is vem else (),
-            problem.family.at_prior(*start.prior.sizes),
+            problem.family.at_prior(start.prior.widths),
         )
         earlier = self.checkpoints.latest(like)
         if earlier is None:

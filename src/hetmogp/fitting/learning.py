@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,29 +18,36 @@ from ..kernels import Kernel
 from ..parameters import Parameters
 from ..priors import PRIORS
 from ..tables import Dataset
+from ..variational import Family
 from . import svi
 from .alone import PRICE, Candidates
 from .checkpoint import Checkpoints, identity
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .full_batch import run_vem
+from .inducing import (
+    AUTO_INDUCING,
+    Placed,
+    by_need,
+    for_supports,
+    how_many_inducing,
+    is_auto,
+    place_inducing,
+)
 from .mesh import rounded
 from .mini_batches import Feed, run_svi
 from .options import Method, Options
 from .progress import Progress
-from .sharing import Choice, choose, in_use, weights
+from .sharing import Choice, choose, hint, in_use, weights, without
 from .start import (
     Beginning,
-    how_many_inducing,
     initial_lengthscales,
     initial_parameters,
-    is_auto,
     latent_kernels,
     observed_values,
-    place_inducing,
 )
 from .stream import StreamFeed, rows_of_a_batch
 from .supports import groups, over
-from .vem import Problem
+from .vem import Problem, init
 
 __all__ = ["Learned", "Source", "learn"]
 
@@ -49,8 +55,9 @@ __all__ = ["Learned", "Source", "learn"]
 LARGEST_VEM_COST = 1e9
 LARGEST_VEM_ROWS = 20_000
 LARGEST_CHOICE = 3_000  # rows of a fit on full batches where latents are chosen
-SAMPLE = 800  # rows that are looked at to choose them for mini-batches
-COARSE = 450  # inducing variables of all latents together meanwhile
+SAMPLE = 700  # rows that are looked at to choose them, at most
+ALONE = 128  # inducing inputs of each latent of an output's own model meanwhile
+COARSE = 450  # those of all latents together
 ENOUGH_FOR_GROUPS = 200  # rows; with fewer, no latent over a group of inputs can pay
 LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
 
@@ -99,8 +106,9 @@ def learn(
         choice = _chosen(data, options, ready, progress) if options.chooses else None
         starts = _starts(data, options, ready, choice)
         if ready.method == "vem":
-            fit = _full_batch(options, ready, starts, progress, checkpoints)
-            if choice is not None and choice.shared:
+            rough = None if choice is None else (choice.chosen, choice.q, choice.jitter)
+            fit = _full_batch(options, ready, starts, progress, checkpoints, rough)
+            if choice is not None:
                 fit, choice = _rechecked(data, options, ready, choice, fit, progress)
         else:
             feeds = _feeds(data, options, ready, source)
@@ -160,7 +168,7 @@ def _functions(data: Dataset) -> int:
 def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) -> Choice:
     """What the outputs share, found on full batches: of all rows, or of a sample of them."""
     some, batch = data, ready.data
-    if not isinstance(batch, Batch):
+    if not isinstance(batch, Batch) or ready.distinct > SAMPLE:
         some = data.sampled(SAMPLE, options.seed)
         batch, _ = full_batch(some, ready.scaling)
     J, X = _functions(data), batch.observed
@@ -168,18 +176,18 @@ def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) 
     several = len(X) >= ENOUGH_FOR_GROUPS
     if options.kernel is None and options.prior == "lmc" and several:
         kernels += [over(group, data.columns) for group in groups(data.columns)]
-    R = max(J + 1, len(kernels))
-    M = min(how_many_inducing(options.inducing, len(X), R), max(COARSE // R, 1))
-    Z = place_inducing(
-        *(M if np.ndim(options.inducing) == 0 else options.inducing, X, ready.scaling),
-        *(data.columns, 1),
-        shared=True,
-        seed=options.seed,
-    )
-    candidates = Candidates(kernels, Z, ready.scaling, data.columns, X)
+    if np.ndim(options.inducing) == 0:
+        M = min(how_many_inducing(options.inducing, len(X), 1), ALONE)
+        placed = for_supports(kernels, X, M, options.seed, data.labels)
+    else:
+        Z = place_inducing(
+            *(options.inducing, X, ready.scaling, data.columns, 1), shared=True, seed=options.seed
+        )
+        placed = Placed(np.repeat(Z, len(kernels), axis=0))
+    candidates = Candidates(kernels, placed, ready.scaling, data.columns, X)
     whole, observed = (sum(int(seen.sum()) for seen in d.observed()) for d in (data, some))
     share = whole / observed
-    family = options.family("vem", J + 1, Z.shape[1])
+    family = options.family("vem", J + 1, placed.inputs.shape[1])
     tolerance = 0.1 * options.limits("vem", observed)[1]
     problem = Problem(batch, options.rules, family, tolerance, learn_inducing=False)
 
@@ -187,7 +195,9 @@ def _chosen(data: Dataset, options: Options, ready: _Ready, progress: Progress) 
         jitter = options.jitter
         while True:
             try:
-                choice = choose(some, problem, candidates, options, jitter, progress, share)
+                choice = choose(
+                    *(some, problem, candidates, options, jitter, progress), COARSE, share
+                )
                 break
             except NotPositiveDefiniteError:
                 jitter *= 10.0
@@ -244,10 +254,8 @@ def _starts(
 ) -> list[Parameters]:
     """The models to start from."""
     if choice is not None:
-        Z = _placed(data, options, ready, choice.parameters.prior.ranks)
-        start = eqx.tree_at(
-            lambda p: p.prior.inducing_inputs, choice.parameters, jnp.asarray(Z, dtype=float)
-        )
+        known = choice.rows, choice.information
+        start = _with_inducing(choice.parameters, known, data, options, ready)
         return distributed.numbers_of_first([start])
     kernels, ranks = _kernels(data, options)
     Z = _placed(data, options, ready, ranks)
@@ -281,6 +289,26 @@ def _placed(data: Dataset, options: Options, ready: _Ready, ranks: Sequence[int]
     )
 
 
+def _with_inducing(
+    parameters: Parameters,
+    known: tuple[np.ndarray, np.ndarray],
+    data: Dataset,
+    options: Options,
+    ready: _Ready,
+) -> Parameters:
+    """A model that was chosen, with the inducing inputs to learn it with.
+
+    Where the user leaves them to the fit they are all rows, or those that its latents need most.
+    """
+    prior, budget = parameters.prior, AUTO_INDUCING["vem"]
+    few = ready.distinct * sum(prior.ranks) <= budget
+    if ready.method != "vem" or not is_auto(options.inducing) or few:
+        placed = Placed(_placed(data, options, ready, prior.ranks))
+    else:
+        placed = distributed.from_first(lambda: by_need(prior, *known, budget, options.seed))
+    return replace(parameters, prior=prior.with_inducing(*placed))
+
+
 def _moves(options: Options, ready: _Ready, M: Any) -> bool:
     """Whether inducing inputs are learned.
 
@@ -298,14 +326,19 @@ def _full_batch(
     ready: _Ready,
     starts: list[Parameters],
     progress: Progress,
-    checkpoints: Checkpoints | None,
+    checkpoints: Checkpoints | None = None,
+    rough: tuple[Parameters, Family, float] | None = None,
 ) -> Fit:
-    """Run VEM, in the first process alone: the others are given what it found."""
+    """Run VEM, in the first process alone: the others are given what it found.
+
+    `rough` is a model, its q and its jitter, which say where to look for q first.
+    """
     assert isinstance(ready.data, Batch)
     prior = starts[0].prior
     family = options.family("vem", *prior.sizes)
     moves = _moves(options, ready, prior.sizes[1])
-    problem = Problem(ready.data, options.rules, family, 0.1 * ready.limits[1], moves)
+    known = None if rough is None else hint(*rough, np.asarray(ready.data.X))
+    problem = Problem(ready.data, options.rules, family, 0.1 * ready.limits[1], moves, known)
 
     def by_first() -> tuple[list[np.ndarray], dict[str, Any]]:
         fit = run_vem(starts, problem, options, ready.limits, progress, checkpoints)
@@ -313,7 +346,7 @@ def _full_batch(
         return [np.asarray(n) for n in jax.tree.leaves((fit.parameters, fit.q))], rest
 
     numbers, rest = distributed.from_first(by_first)
-    q = family.at_prior(*prior.sizes)
+    q = family.at_prior(prior.widths)
     return Fit(*jax.tree.unflatten(jax.tree.structure((starts[0], q)), numbers), **rest)
 
 
@@ -325,24 +358,65 @@ def _rechecked(
     fit: Fit,
     progress: Progress,
 ) -> tuple[Fit, Choice]:
-    """The joint fit, or that of the outputs alone where it does not pay with all inducing inputs.
+    """The joint fit, or that of the outputs alone where sharing does not pay after all.
 
-    Few inducing inputs favour a joint model, whose functions have those of all latents to use. So
-    the alone model is given as many in all, and the price is asked for once more.
+    What is shared was chosen with few inducing inputs, and perhaps on some of the rows. Now the
+    alone model is given as many as the joint one, and the price is asked for once more.
     """
-    if fit.interrupted or fit.parameters.prior.sizes[1] >= ready.distinct:
+    exact = min(fit.parameters.prior.widths) >= ready.distinct
+    if fit.interrupted or (exact and ready.distinct <= SAMPLE):
         return fit, choice
-    used = in_use(choice.alone)
-    Z = jnp.asarray(_placed(data, options, ready, used.prior.ranks), dtype=float)
-    start = eqx.tree_at(lambda p: p.prior.inducing_inputs, used, Z)
-    once = replace(ready, limits=(1, ready.limits[1]))
-    own = _full_batch(options, once, [start], progress, None)
-    extra = weights(fit.parameters) - weights(own.parameters)
-    if own.interrupted or fit.history[-1] - own.history[-1] > PRICE * max(extra, 0):
-        return fit, choice
-    if not own.converged:
-        own = _full_batch(options, ready, [own.parameters], progress, None)
-    return own, choice._replace(parameters=own.parameters, shared=False)
+    own, joint = fit, None
+    if choice.shared:
+        joint = fit
+        known = choice.rows, choice.alone_information
+        start = _with_inducing(in_use(choice.alone), known, data, options, ready)
+        once = replace(ready, limits=(1, ready.limits[1]))
+        rough = choice.alone, choice.alone_q, choice.jitter
+        own = _full_batch(options, once, [start], progress, None, rough)
+        if own.interrupted:
+            return fit, choice
+        extra = weights(fit.parameters) - weights(own.parameters)
+        if fit.history[-1] - own.history[-1] <= PRICE * max(extra, 0):
+            rough = own.parameters, own.q, own.jitter
+            if not own.converged:
+                own = _full_batch(options, ready, [own.parameters], progress, None, rough)
+            fit, choice = own, choice._replace(shared=False)
+    if ready.distinct > SAMPLE:
+        choice = choice._replace(
+            **distributed.from_first(lambda: _on_all_rows(choice, own, joint, options, ready))
+        )
+    return fit, choice._replace(alone=own.parameters, alone_q=own.q, jitter=own.jitter)
+
+
+def _on_all_rows(
+    choice: Choice, own: Fit, joint: Fit | None, options: Options, ready: _Ready
+) -> dict[str, Any]:
+    """What each output has alone and adds to the others, where that was found on some rows.
+
+    Where no joint model was fitted to all rows, what was gained on some is extended to all.
+    """
+    batch = ready.data
+    assert isinstance(batch, Batch)
+
+    def each(fit: Fit) -> np.ndarray:
+        family, X = type(fit.q), np.asarray(batch.X)
+        known = hint(fit.parameters, fit.q, fit.jitter, X)
+        moves = _moves(options, ready, fit.parameters.prior.sizes[1])
+        problem = Problem(batch, options.rules, family, 0.1 * ready.limits[1], moves, known)
+        return np.array(
+            [
+                fit.bound - init(fit.parameters, without(d, problem), fit.jitter).bound
+                for d in range(len(batch.outputs))
+            ]
+        )
+
+    alone = each(own)
+    if joint is not None:
+        return {"own": alone, "together": each(joint), "joint": joint.bound}
+    gains, gain = choice.together - choice.own, choice.joint - float(choice.own.sum())
+    share = len(ready.X) / len(choice.rows)
+    return {"own": alone, "together": alone + share * gains, "joint": own.bound + share * gain}
 
 
 def _mini_batches(
@@ -419,7 +493,9 @@ def _impossible(parameters: Parameters, data: Dataset) -> str | None:
 def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:
     """Why k(Z, Z) has no Cholesky factor, in words."""
     worst: tuple[float, str] = (np.inf, "")
-    for q, (kernel, Z) in enumerate(zip(parameters.prior.kernels, parameters.prior.Z, strict=True)):
+    for q, (kernel, Z) in enumerate(
+        zip(parameters.prior.kernels, parameters.prior.tables, strict=True)
+    ):
         Z = scaling.undo(np.asarray(Z))
         apart = np.linalg.norm((Z[:, None] - Z[None]) / scaling.scale, axis=-1)
         apart[np.diag_indices(len(Z))] = np.inf

@@ -24,22 +24,24 @@ import numpy as np
 from ..batch import Batch
 from ..kernels import Kernel
 from ..parameters import Parameters
-from ..priors import LMC, PRIORS, Independent
+from ..posterior import Posterior
+from ..priors import LMC, PRIORS, Independent, Latents
 from ..tables import Dataset
 from ..variational import Family
 from .alone import PRICE, Candidates, alone, of_output, only, without_idle_latents
 from .fit import NotPositiveDefiniteError
+from .inducing import by_need
 from .options import Options
 from .progress import Progress
 from .prune import merged
-from .sites import flat_sites
-from .start import Beginning, choose_inducing, function_keys, initial_parameters, normal
+from .sites import flat_sites, information
+from .start import function_keys, initial_parameters, normal
 from .vem import Problem, State, init, settle, step
 
-__all__ = ["Choice", "choose", "in_use", "weights"]
+__all__ = ["Choice", "choose", "hint", "in_use", "weights", "without"]
 
 SHORT = 15  # iterations of each joint start before the best is carried on
-CROSS = 0.1  # the size of weights across outputs where the joint model starts alone
+CROSS = 0.001  # the size of weights across outputs where the joint model starts alone
 ITERATIONS, CLOSE = 150, 0.05  # of the best; it ends early where ten gain this share of the price
 
 
@@ -47,32 +49,47 @@ class Choice(NamedTuple):
     """What was chosen.
 
     Attributes:
-        parameters: the model.
+        chosen: the model, perhaps with latents that nobody uses.
+        q: of its inducing variables.
         alone: the model in which outputs share nothing.
-        q: of the inducing variables of that.
-        jitter: on the diagonals of k(Z, Z) there.
+        alone_q: of the inducing variables of that.
+        jitter: on the diagonals of k(Z, Z) in both.
         own: the bound of each output's own model.
         together: of each output L(all) − L(all but it), in the joint model.
         joint: the bound of the joint model.
         shared: whether the joint model was chosen.
+        rows: the standardised inputs that were looked at.
+        information: how precisely the data tells each latent of `chosen` that is used at a row.
+        alone_information: the same of `alone`.
     """
 
-    parameters: Parameters
-    alone: Parameters
+    chosen: Parameters
     q: Family
+    alone: Parameters
+    alone_q: Family
     jitter: float
     own: np.ndarray
     together: np.ndarray
     joint: float
     shared: bool
+    rows: np.ndarray
+    information: np.ndarray
+    alone_information: np.ndarray
+
+    @property
+    def parameters(self) -> Parameters:
+        """The model that was chosen."""
+        return in_use(self.chosen)
 
     def packed(self, candidates: Candidates) -> tuple[list, list[np.ndarray], dict[str, Any]]:
         """As plain lists and numbers, for other processes: their kernels by their places."""
-        models = [self.parameters, self.alone]
-        places = [[candidates.place(k) for k in model.prior.kernels] for model in models]
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((models, self.q))]
-        names = ("jitter", "own", "together", "joint", "shared")
-        rest = {name: getattr(self, name) for name in names}
+        models = [self.chosen, self.alone]
+        places = [
+            ([candidates.place(k) for k in model.prior.kernels], model.prior.counts)
+            for model in models
+        ]
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((models, self.q, self.alone_q))]
+        rest = dict(list(self._asdict().items())[4:])
         return places, leaves, rest
 
     @classmethod
@@ -87,24 +104,19 @@ class Choice(NamedTuple):
         """The choice that `packed` says."""
         places, leaves, rest = packed
         models = []
-        for kernels in places:
-            beginning = Beginning(
-                [candidates.kernels[place] for place in kernels],
-                [1] * len(kernels),
-                candidates.inducing_inputs,
-                np.ones(len(kernels)),
-            )
+        for kernels, counts in places:
+            beginning = candidates.beginning(kernels)
             models.append(
                 initial_parameters(
-                    *(data, beginning, candidates.scaling),
+                    *(data, beginning._replace(counts=counts), candidates.scaling),
                     prior=options.prior,
                     hyperpriors=options.hyperpriors is not None,
                 )
             )
-        like = models, family.at_prior(*models[1].prior.sizes)
+        like = models, family.at_prior([1]), family.at_prior([1])
         arrays = [jnp.asarray(leaf) for leaf in leaves]
-        (chosen, alone), q = jax.tree.unflatten(jax.tree.structure(like), arrays)
-        return cls(chosen, alone, q, **rest)
+        (chosen, alone), q, alone_q = jax.tree.unflatten(jax.tree.structure(like), arrays)
+        return cls(chosen, q, alone, alone_q, **rest)
 
 
 def choose(
@@ -114,6 +126,7 @@ def choose(
     options: Options,
     jitter: float,
     progress: Progress,
+    budget: int,
     share: float = 1.0,
 ) -> Choice:
     """Fit every output alone and all of them together, and choose.
@@ -125,6 +138,7 @@ def choose(
         options: of the fit.
         jitter: on the diagonals of k(Z, Z).
         progress: where to report.
+        budget: how many inducing inputs all latents may have together.
         share: how many values there are for each that is here. What they gain grows with their
             number, and a weight has one price.
 
@@ -141,14 +155,20 @@ def choose(
         separate = in_use(_together([state.parameters for state in states], candidates))
         if PRIORS[options.prior].one_each:
             separate = _one_each(separate)
-        apart = settle(separate, _flat(separate, problem), problem, jitter)
-        return Choice(separate, separate, apart.q, jitter, own, own, float(own.sum()), False)
+        apart = settle(separate, _sites(states, separate, problem), problem, jitter)
+        known = share * _information(apart, problem)
+        return Choice(
+            *(separate, apart.q, separate, apart.q, jitter, own, own, float(own.sum()), False),
+            *(problem.batch.observed, known, known),
+        )
     separate = _together([state.parameters for state in states], candidates)
-    separate, fewer = _fewer_inducing(separate, data, options.seed)
-    apart = settle(separate, _flat(separate, problem), problem, jitter)
+    needy = sum(separate.prior.widths) > budget
+    if needy:
+        separate = _placed_by_need(separate, states, problem, budget, options.seed)
+    apart = settle(separate, _sites(states, separate, problem), problem, jitter)
     if not np.isfinite(apart.bound):
         raise NotPositiveDefiniteError
-    if fewer:
+    if needy:
         apart = step(apart, problem, jitter, iterations=SHORT)
     joint = _joint(data, apart, problem, candidates, options, jitter, progress)
     shared = _pays(joint, apart, share)
@@ -161,10 +181,14 @@ def choose(
             joint, shared = less, True
     chosen = joint if shared else apart
     together = np.array(
-        [joint.bound - _without(d, joint, problem, jitter) for d in range(len(states))]
+        [
+            joint.bound - settle(joint.parameters, joint.sites, without(d, problem), jitter).bound
+            for d in range(len(states))
+        ]
     )
     return Choice(
-        in_use(chosen.parameters),
+        chosen.parameters,
+        chosen.q,
         apart.parameters,
         apart.q,
         jitter,
@@ -172,7 +196,17 @@ def choose(
         together,
         joint.bound,
         shared,
+        problem.batch.observed,
+        share * _information(chosen, problem),
+        share * _information(apart, problem),
     )
+
+
+def _information(state: State, problem: Problem) -> np.ndarray:
+    """How precisely the data tells each latent that is in use, at each row."""
+    every = np.asarray(information(state.parameters, state.sites, problem.batch))
+    prior = state.parameters.prior
+    return every[:, np.asarray(prior.mask).any(axis=0)] if isinstance(prior, LMC) else every
 
 
 def _joint(
@@ -186,15 +220,15 @@ def _joint(
 ) -> State:
     """The joint model, from the better of its starts."""
 
-    def short(start: Parameters, what: str) -> State:
+    def short(state: State, what: str) -> State:
         progress.update(f"joint, {what}", 0.0)
-        state = init(start, problem, jitter)
         return step(state, problem, jitter, iterations=SHORT) if np.isfinite(state.bound) else state
 
-    runs = [short(_with_cross_weights(apart.parameters, data, options.seed), "from alone")]
+    start = _with_cross_weights(apart.parameters, data, options.seed)
+    runs = [short(settle(start, apart.sites, problem, jitter), "from alone")]
     for restart in range(options.restarts or 1):
         start = _mixed(apart.parameters, data, candidates, options.seed, restart)
-        runs.append(short(start, f"mixed start {restart + 1}"))
+        runs.append(short(init(start, problem, jitter), f"mixed start {restart + 1}"))
     best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
     progress.update("joint", 0.5, best.bound)
     # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
@@ -219,13 +253,32 @@ def _lmc(parameters: Parameters) -> LMC:
     return prior
 
 
-def _flat(parameters: Parameters, problem: Problem) -> tuple:
-    return flat_sites(parameters, problem.batch, problem.rules, problem.family)
+def _sites(parts: Sequence[State], parameters: Parameters, problem: Problem) -> tuple:
+    """The sites of the outputs' own models, for a model of all of them."""
+    sites = flat_sites(parameters, problem.batch, problem.rules, problem.family)
+    result = []
+    for flat, part in zip(sites, parts, strict=True):
+        own = jax.tree.map(lambda a, like: a[: len(like)], part.sites[0], flat)
+        same = jax.tree.map(lambda a, like: a.shape == like.shape, own, flat)
+        result.append(own if all(jax.tree.leaves(same)) else flat)
+    return tuple(result)
 
 
 def in_use(parameters: Parameters) -> Parameters:
     """The same without latents that nobody uses."""
-    return replace(parameters, prior=_lmc(parameters).in_use())
+    if not isinstance(parameters.prior, LMC):
+        return parameters
+    return replace(parameters, prior=parameters.prior.in_use())
+
+
+def hint(parameters: Parameters, q: Family, jitter: float, X: np.ndarray) -> Latents:
+    """What a model says of the latents that are in use, at some rows."""
+    mean, cov = Posterior(parameters.prior, q, jitter).latents(X)
+    prior = parameters.prior
+    if isinstance(prior, LMC):
+        used = np.flatnonzero(np.asarray(prior.mask).any(axis=0))
+        mean, cov = mean[:, used], cov[:, used] if cov.ndim == 2 else cov[:, used][:, :, used]
+    return Latents(jnp.asarray(mean), jnp.asarray(cov))
 
 
 def _one_each(parameters: Parameters) -> Parameters:
@@ -248,6 +301,10 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
     prior = LMC.together([_lmc(part).in_use() for part in parts])
     column = np.zeros((len(prior.constants), 1))
     centres = prior.hyperprior.kernels if prior.hyperprior is not None else ()
+    if len(prior.inducing_inputs) > 1 or prior.counts:
+        Z, counts = candidates.placed
+        counts = (*prior.widths, (counts or prior.sizes[1:])[0])
+        prior = prior.with_inducing(np.concatenate([prior.inducing_inputs, Z[:1]]), counts)
     prior = prior.with_latents(
         [*prior.kernels, candidates.started(0.5)[0]],
         [*centres, candidates.typical()] if centres else [],
@@ -261,16 +318,19 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
     )
 
 
-def _fewer_inducing(parameters: Parameters, data: Dataset, seed: int) -> tuple[Parameters, bool]:
-    """The model with fewer inducing inputs, if its latents are more than one was prepared for."""
-    prior = parameters.prior
-    Z = np.asarray(prior.inducing_inputs)[0]
-    R, J = len(prior.kernels), len(function_keys(data))
-    M = max(len(Z) * (J + 1) // R, 1)
-    if len(Z) <= M:
-        return parameters, False
-    some = jnp.asarray(choose_inducing(Z, M, seed, data.labels))[None]
-    return eqx.tree_at(attrgetter("prior.inducing_inputs"), parameters, some), True
+def _placed_by_need(
+    parameters: Parameters, parts: Sequence[State], problem: Problem, budget: int, seed: int
+) -> Parameters:
+    """The alone models as one, with so many inducing inputs in all, where latents need them."""
+    each = [
+        _information(part, problem._replace(batch=of_output(problem.batch, d)))
+        for d, part in enumerate(parts)
+    ]
+    known = np.concatenate(each, axis=1)
+    known = np.column_stack([known, known.mean(axis=1)])  # the spare one needs some too
+    prior = _lmc(parameters)
+    placed = by_need(prior, problem.batch.observed, known, budget, seed)
+    return replace(parameters, prior=prior.with_inducing(*placed))
 
 
 def _moved(
@@ -301,22 +361,29 @@ def _with_cross_weights(parameters: Parameters, data: Dataset, seed: int) -> Par
 def _mixed(
     parameters: Parameters, data: Dataset, candidates: Candidates, seed: int, restart: int
 ) -> Parameters:
-    """Each parameter function with a latent of its own and a little of all, from short to long."""
+    """Each parameter function with a latent of its own and a little of all, from short to long.
+
+    Latents with many inducing inputs start short.
+    """
     prior = _lmc(parameters)
     J, R = prior.weights.shape
     own = np.arange(R) == np.arange(J)[:, None] % R
     change = np.exp(0.4 * restart * normal(seed, restart, "ℓ", R))
-    factors = np.geomspace(0.15, 0.8, R) * change
+    factors = np.geomspace(0.15, 0.8, R)[np.argsort(np.argsort(prior.widths)[::-1])] * change
     kernels = [
         candidates.started(factor)[candidates.place(kernel)]
         for kernel, factor in zip(prior.kernels, factors, strict=True)
     ]
+    plain = initial_parameters(data, candidates.beginning([0]), candidates.scaling)
+    parameters = replace(parameters, likelihoods=plain.likelihoods)  # not what is right alone
+    parameters = eqx.tree_at(
+        attrgetter("prior.constants"), parameters, jnp.zeros_like(prior.constants)
+    )
     return _moved(parameters, own + 0.3 * _noise(data, R, seed, restart), kernels)
 
 
-def _without(d: int, state: State, problem: Problem, jitter: float) -> float:
-    """The bound without output d, hyperparameters held: its values count as not seen."""
+def without(d: int, problem: Problem) -> Problem:
+    """The same where the values of output d count as not seen."""
     outputs = list(problem.batch.outputs)
     outputs[d] = eqx.tree_at(lambda one: one.seen, outputs[d], jnp.zeros_like(outputs[d].seen))
-    batch = Batch(problem.batch.X, tuple(outputs))
-    return settle(state.parameters, state.sites, problem._replace(batch=batch), jitter).bound
+    return problem._replace(batch=Batch(problem.batch.X, tuple(outputs)))

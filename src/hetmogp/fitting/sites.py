@@ -17,9 +17,10 @@ from jaxtyping import Array, Float
 
 from ..batch import Batch, Observations
 from ..bound import Rules, Wide, at_observations, evaluate, is_wide
+from ..linalg import compiled
 from ..parameters import Parameters
-from ..priors import Functions, Prior, Projection
-from ..variational import Family, LatentSites
+from ..priors import Functions, Latents, Prior, Projection
+from ..variational import Family, LatentSites, dominant
 
 __all__ = [
     "ClassSites",
@@ -27,7 +28,9 @@ __all__ = [
     "Slopes",
     "along",
     "bound_and_slopes",
+    "cautious",
     "flat_sites",
+    "information",
     "q_from_sites",
     "sites_of_slopes",
 ]
@@ -148,15 +151,30 @@ def q_from_sites(
     projection: Projection,
     batch: Batch,
 ) -> Family:
-    """q(u) given the sites: their sum at each input row, as seen by the latents."""
+    """q(u) given the sites."""
+    return family.from_sites(projection, _at_rows(parameters, sites, batch))
+
+
+def _at_rows(
+    parameters: Parameters, sites: Sequence[Sites | ClassSites], batch: Batch
+) -> LatentSites:
+    """The sum of the sites at each input row, as seen by the latents."""
     prior, N, R = parameters.prior, batch.X.shape[0], sum(parameters.prior.ranks)
     total = jnp.zeros((N, R + 2 * R * R))
     for part, site, seen in zip(parameters.slices, sites, batch.outputs, strict=True):
         flat = [a.reshape(len(a), -1) for a in site.pull_back(prior, part, seen)]
         total = total.at[seen.row].add(jnp.concatenate(flat, axis=1))
     linear, metric, precision = jnp.split(total, [R, R + R * R], axis=1)
-    squares = metric.reshape(N, R, R), precision.reshape(N, R, R)
-    return family.from_sites(projection, LatentSites(linear, *squares))
+    return LatentSites(linear, metric.reshape(N, R, R), precision.reshape(N, R, R))
+
+
+@compiled
+def information(
+    parameters: Parameters, sites: Sequence[Sites | ClassSites], batch: Batch
+) -> Float[Array, "N R"]:
+    """How precisely the data tells each latent at each row."""
+    precision = _at_rows(parameters, sites, batch).precision
+    return jnp.maximum(jnp.diagonal(precision, axis1=1, axis2=2), 0.0)
 
 
 class Slopes(NamedTuple):
@@ -172,10 +190,19 @@ class Slopes(NamedTuple):
 
 
 def bound_and_slopes(
-    parameters: Parameters, q: Family, projection: Projection, batch: Batch, rules: Rules
+    parameters: Parameters,
+    q: Family,
+    projection: Projection,
+    batch: Batch,
+    rules: Rules,
+    latents: Latents | None = None,
 ) -> tuple[Float[Array, ""], tuple[Functions | Wide, ...], Slopes]:
-    """The bound at q, what its expectations are taken over, and its slopes."""
-    at = tuple(at_observations(parameters, q.latents(projection), batch, rules))
+    """The bound at q, what its expectations are taken over, and its slopes.
+
+    `latents` may say what q gives at the rows.
+    """
+    latents = q.latents(projection) if latents is None else latents
+    at = tuple(at_observations(parameters, latents, batch, rules))
 
     def bound(at, free):
         learned = eqx.tree_at(lambda p: [one.free for one in p.likelihoods], parameters, free)
@@ -205,6 +232,25 @@ def sites_of_slopes(
             assert isinstance(slope, Wide)
             sites.append(ClassSites.of_slopes(parameters.prior, part, here, slope, seen))
     return tuple(sites)
+
+
+def cautious(
+    sites: Sequence[Sites | ClassSites], q: Family, at: Sequence[Functions | Wide]
+) -> tuple[Sites | ClassSites, ...]:
+    """The same step with precisions that are positive semi-definite, so that there is such a q.
+
+    Far from the best q a likelihood that is not log-concave may have others. Where a step no longer
+    moves the means, this one does not either.
+    """
+    result: list[Sites | ClassSites] = []
+    for site, here in zip(sites, at, strict=True):
+        if isinstance(site, Sites) and isinstance(here, Functions):
+            precision = dominant(site.precision)
+            metric = q.metric(precision)
+            move = jnp.einsum("njk,nk->nj", metric - site.metric, here.mean)
+            site = Sites(site.linear + move, metric, precision)
+        result.append(site)
+    return tuple(result)
 
 
 def along(

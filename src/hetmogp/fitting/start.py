@@ -1,12 +1,11 @@
 """Where learning starts: from the data, and the same for the same data however it is arranged.
 
-Constants come from each output's marginal fit, inducing inputs from k-means, lengthscales from the
+Constants come from each output's marginal fit, lengthscales from the
 spread of the inputs or, where rows are many, from how finely the inducing inputs cover them. Each
 parameter function begins with a latent of its own and a little of the others, by a generator keyed
 by the names of output and parameter, so that the order of the outputs does not matter.
 """
 
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,15 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from scipy.spatial import cKDTree
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
 from ..columns import Column
 from ..data import Scaling
-from ..inputs import read_inputs
 from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..likelihoods.base import Start
@@ -34,16 +29,12 @@ from ..tables import Dataset
 __all__ = [
     "Beginning",
     "apart",
-    "choose_inducing",
     "function_keys",
-    "how_many_inducing",
     "initial_lengthscales",
     "initial_parameters",
-    "is_auto",
     "latent_kernels",
     "normal",
     "observed_values",
-    "place_inducing",
     "typical",
 ]
 
@@ -51,9 +42,7 @@ FEW = 20  # an output with fewer values has a narrow prior on its constants
 SIZE = 3.0  # the width of the prior of a parameter function's size, in units of its spread
 NOISE = 3.0  # the width of the priors of a likelihood's constants, mostly logarithms
 TYPICAL = 0.5  # where the priors of lengthscales are centred, in standardised units, for one input
-# What all latents together may have: full batches cost the cube of it, mini-batches less.
-AUTO_INDUCING = {"vem": 800, "svi": 1200}
-KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
+SOME_ROWS = 10_000  # distances are taken from no more rows than this
 
 
 def latent_kernels(
@@ -94,110 +83,6 @@ def latent_kernels(
     return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
 
 
-def is_auto(inducing: Any) -> bool:
-    """Whether the user leaves the number of inducing inputs to the fit."""
-    return inducing is None or (isinstance(inducing, str) and inducing == "auto")
-
-
-def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem") -> int:
-    """M, from what the user wrote, the number of distinct input rows and of copies of latents."""
-    if is_auto(inducing):
-        return min(AUTO_INDUCING[method] // R, distinct) or 1
-    if np.ndim(inducing) > 0:
-        return len(_tables(inducing)[0])
-    if isinstance(inducing, bool) or not (isinstance(inducing, int | np.integer) and inducing > 0):
-        raise ValueError(f'inducing must be a whole number >= 1, or "auto", not {inducing!r}')
-    return min(int(inducing), distinct)
-
-
-def _tables(inducing: Any) -> Sequence[Any]:
-    """The tables of inducing inputs that the user placed: one, or one per latent."""
-    if len(inducing) == 0:
-        raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
-    per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
-    if per_latent and np.ndim(inducing[0]) == 1:
-        per_latent = isinstance(inducing[0], np.ndarray)  # a list of rows is one table
-    return inducing if per_latent else [inducing]
-
-
-def place_inducing(
-    inducing: Any,
-    X: Float[np.ndarray, "N p"],
-    scaling: Scaling,
-    columns: Sequence[Column],
-    Q: int,
-    *,
-    shared: bool,
-    seed: int,
-) -> Float[np.ndarray, "Q M p"]:
-    """Standardised inducing inputs, (Q, M, p), or (1, M, p) where the latents share them.
-
-    Args:
-        inducing: how many, or where, as the user wrote it.
-        X: the standardised inputs.
-        scaling: how they were standardised.
-        columns: the inputs.
-        Q: the number of latents.
-        shared: whether those chosen here are to be one set for all latents.
-        seed: of the choice.
-    """
-    if np.ndim(inducing) == 0:
-        labels = [j for j, column in enumerate(columns) if column.kind == "category"]
-        Z = choose_inducing(X, inducing, seed, labels)
-        return np.repeat(Z[None], 1 if shared else Q, axis=0)
-    tables = [_inducing_table(table, columns) for table in _tables(inducing)]
-    if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
-        raise ValueError(
-            f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
-            f"array, or {Q} of one shape"
-        )
-    return np.stack([scaling.apply(table) for table in tables])
-
-
-def _inducing_table(table: Any, columns: Sequence[Column]) -> np.ndarray:
-    p = 1 if np.ndim(table) == 1 else np.shape(table)[-1]
-    if p != len(columns) and not isinstance(table, pd.DataFrame):
-        raise ValueError(f"inducing has {p} columns, but there are {len(columns)} inputs")
-    return read_inputs(table, columns, "inducing")[0]
-
-
-def choose_inducing(
-    X: Float[np.ndarray, "N p"], number: int, seed: int, labels: Sequence[int] = ()
-) -> Float[np.ndarray, "M p"]:
-    """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few.
-
-    Among labels there is no centre: those of the row nearest to it are taken.
-    """
-    if len(X) > KMEANS_ROWS:
-        rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
-        X = X[np.sort(rows)]
-    distinct = np.unique(X, axis=0)
-    M = min(number, len(distinct))
-    if number > M:
-        warnings.warn(
-            f"inducing={number} is more than the {M} distinct input rows; using {M}",
-            UserWarning,
-            stacklevel=2,
-        )
-    if len(distinct) == M:
-        return distinct
-    if not labels:
-        return _centres(X, M, seed)
-    others = [j for j in range(X.shape[1]) if j not in labels]
-    levels = [X[:, j, None] == np.unique(X[:, j]) for j in labels]
-    unfolded = np.column_stack([X[:, others], *levels]).astype(float)
-    centres = _centres(unfolded, M, seed)
-    Z = X[cKDTree(unfolded).query(centres)[1]]
-    Z[:, others] = centres[:, : len(others)]
-    return Z
-
-
-def _centres(X: Float[np.ndarray, "N p"], M: int, seed: int) -> Float[np.ndarray, "M p"]:
-    """By k-means; on one thread, for several add up in an order of their own every time."""
-    with threadpool_limits(1, user_api="openmp"):
-        return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
-
-
 def initial_lengthscales(
     Q: int, X: Float[np.ndarray, "N p"], Z: Float[np.ndarray, "M p"] | None = None
 ) -> Float[np.ndarray, " Q"]:
@@ -213,7 +98,7 @@ def initial_lengthscales(
     if X.shape[1] == 0:
         return np.ones(Q)
     if Z is not None:
-        some = X[:: max(1, len(X) // KMEANS_ROWS)]
+        some = X[:: max(1, len(X) // SOME_ROWS)]
         nearest = float(np.median(cKDTree(Z).query(some)[0]))
         if nearest > 0:
             return nearest * (np.geomspace(2 / 3, 8 / 3, Q) if Q > 1 else np.array([4 / 3]))
@@ -237,12 +122,14 @@ class Beginning(NamedTuple):
         ranks: R_q of each latent.
         inducing_inputs: one set per latent, or one for all, standardised.
         lengthscales: one per latent, for kernels that say nothing.
+        counts: how many of the inducing inputs of each latent count, if not all do.
     """
 
     kernels: Sequence[Kernel]
     ranks: Sequence[int]
     inducing_inputs: Float[np.ndarray, "Q M p"]
     lengthscales: Float[np.ndarray, " Q"]
+    counts: tuple[int, ...] = ()
 
 
 def initial_parameters(
@@ -289,12 +176,16 @@ def initial_parameters(
     }
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
     likelihoods = tuple(
-        eqx.tree_at(lambda of: of.free, likelihood, jax.tree.map(jnp.asarray, start.free))
+        eqx.tree_at(
+            lambda of: of.free,
+            likelihood,
+            {k: jnp.asarray(v, dtype=float) for k, v in start.free.items()},
+        )
         if start.free
         else likelihood
         for likelihood, start in zip(data.likelihoods, starts, strict=True)
     )
-    begun = PRIORS[prior](**arrays, ranks=tuple(ranks))
+    begun = PRIORS[prior](**arrays, ranks=tuple(ranks), counts=beginning.counts)
     if not hyperpriors:
         return Parameters(begun, likelihoods)
     centres = jax.tree.map(

@@ -165,11 +165,11 @@ def init(
 ) -> State:
     """q(u) at the prior."""
     values = parameters.free(learn_inducing)
-    R, M = parameters.prior.sizes
+    widths = parameters.prior.widths
     if natural_gradients:
-        q: Natural | Blocks = Natural.at_prior(family, R, M)
+        q: Natural | Blocks = Natural.at_prior(family, widths)
         return State(values, q, _optimiser(optimiser).init(values), jnp.asarray(0))
-    q = family.at_prior(R, M)
+    q = family.at_prior(widths)
     return State(values, q, _optimiser(optimiser).init((values, q)), jnp.asarray(0))
 
 

@@ -22,10 +22,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..batch import Batch
-from ..bound import Rules
+from ..bound import Rules, Wide
 from ..linalg import compiled
 from ..parameters import Parameters
-from ..priors import Projection
+from ..priors import Functions, Latents, Projection
 from ..variational import Family
 from .lbfgs import maximise
 from .sites import (
@@ -34,6 +34,7 @@ from .sites import (
     Slopes,
     along,
     bound_and_slopes,
+    cautious,
     flat_sites,
     q_from_sites,
     sites_of_slopes,
@@ -42,6 +43,7 @@ from .sites import (
 __all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "step"]
 
 E_STEPS = 200
+PLAIN, CAREFUL, LAST = 0, 1, 2  # how an E-step goes on; once it was careful it ends plainly
 ITERATIONS = 50  # of L-BFGS in a round; it forgets what it knows of the curvature after each
 
 Watch = Callable[[float], None]
@@ -57,6 +59,7 @@ class Problem(NamedTuple):
         tolerance: nats; an E-step ends when it gains less, a round when ten iterations gain less
             than ten times as much.
         learn_inducing: whether inducing inputs move.
+        hint: what the latents may be at the rows: the first step is taken from there.
     """
 
     batch: Batch
@@ -64,6 +67,7 @@ class Problem(NamedTuple):
     family: type[Family]
     tolerance: float
     learn_inducing: bool = True
+    hint: Latents | None = None
 
 
 class State(NamedTuple):
@@ -97,6 +101,7 @@ class _Best(NamedTuple):
         sites: that make it.
         q: the same.
         bound: there.
+        at: what its expectations are taken over.
         slopes: of the bound there.
         target: the sites that a full step from there would set.
     """
@@ -104,6 +109,7 @@ class _Best(NamedTuple):
     sites: tuple[Sites | ClassSites, ...]
     q: Family
     bound: Float[Array, ""]
+    at: tuple[Functions | Wide, ...]
     slopes: Slopes
     target: tuple[Sites | ClassSites, ...]
 
@@ -116,38 +122,57 @@ def _best_q(
     rules: Rules,
     tolerance: Array,
     family: type[Family],
+    hint: Latents | None,
+    hinted: Array,
 ) -> _Best:
-    """Maximise the bound over q(u) with the hyperparameters held; the bound never falls."""
+    """Maximise the bound over q(u) with the hyperparameters held; the bound never falls.
 
-    def evaluated(sites):
+    Where another q is known to be good, what it says of the latents is a hint. If that is to be
+    used (`hinted`) the first step is taken from there: from the prior, over which a rate may have
+    any size, no step may be short enough.
+    """
+    lowest = jnp.finfo(projection.A.dtype).min  # not the bound, but less than any
+
+    def evaluated(sites, first):
         q = q_from_sites(family, parameters, sites, projection, batch)
-        bound, at, slopes = bound_and_slopes(parameters, q, projection, batch, rules)
+        latents = q.latents(projection)
+        if hint is not None:
+            latents = jax.tree.map(lambda a, b: jnp.where(first, a, b), hint, latents)
+        bound, at, slopes = bound_and_slopes(parameters, q, projection, batch, rules, latents)
         target = sites_of_slopes(parameters, q, at, slopes, batch)
-        return _Best(sites, q, bound, slopes, target)
+        bound = jnp.where(first & jnp.isfinite(bound), lowest, bound)
+        return _Best(sites, q, bound, at, slopes, target)
 
     def unfinished(carry):
-        _, rho, gain, n = carry
+        _, rho, gain, n, _ = carry
         return (n < E_STEPS) & (rho > 1e-4) & (gain > tolerance)
 
     def attempt(carry):
-        best, rho, _, n = carry
+        best, rho, _, n, phase = carry
+        careful = cautious(best.target, best.q, best.at)
         mixed = jax.tree.map(
-            lambda old, new: (1.0 - rho) * old + rho * new, best.sites, best.target
+            lambda old, new, safe: (1.0 - rho) * old + rho * jnp.where(phase == CAREFUL, safe, new),
+            *(best.sites, best.target, careful),
         )
-        trial = evaluated(mixed)
+        trial = evaluated(mixed, hinted & (n == 0))
         accept = trial.bound >= best.bound  # false for NaN
         kept = jax.tree.map(lambda a, b: jnp.where(accept, a, b), trial, best)
         # A short step gains little by itself: what counts is what a full one promises.
         gained = jnp.where(accept, (trial.bound - best.bound) / rho, jnp.inf)
-        rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), 0.5 * rho)
-        return kept, rho, gained, n + 1
+        lost = (phase == PLAIN) & ~jnp.isfinite(trial.bound)  # there is no such q: with more care
+        over = (phase == CAREFUL) & (gained <= tolerance)  # now as it should be
+        rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), jnp.where(lost, rho, 0.5 * rho))
+        phase = jnp.where(lost, CAREFUL, jnp.where(over, LAST, phase))
+        return kept, rho, jnp.where(over, jnp.inf, gained), n + 1, phase
 
     # The first attempt only evaluates: its target is the sites themselves.
-    shapes = jax.eval_shape(evaluated, sites)
+    shapes = jax.eval_shape(evaluated, sites, hinted)
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     infinity = jnp.full((), jnp.inf)
     best = nothing._replace(sites=sites, bound=-infinity, target=sites)
-    return jax.lax.while_loop(unfinished, attempt, (best, jnp.ones(()), infinity, 0))[0]
+    start = best, jnp.ones(()), infinity, 0, jnp.asarray(PLAIN)
+    best = jax.lax.while_loop(unfinished, attempt, start)[0]
+    return best._replace(bound=jnp.where(best.bound > lowest, best.bound, jnp.nan))
 
 
 class _Evaluation(NamedTuple):
@@ -169,6 +194,8 @@ def _profile(
     jitter: Array,
     rules: Rules,
     tolerance: Array,
+    hint: Latents | None,
+    hinted: Array,
     family: type[Family],
     learn_inducing: bool,
 ) -> _Evaluation:
@@ -180,7 +207,7 @@ def _profile(
         return moved, moved.prior.matrices(batch.X, jitter).project()
 
     moved, projection = model(z)
-    best = _best_q(moved, sites, projection, batch, rules, tolerance, family)
+    best = _best_q(moved, sites, projection, batch, rules, tolerance, family, hint, hinted)
 
     def slope(z: Array) -> Array:
         moved, projection = model(z)
@@ -220,11 +247,17 @@ class _Climb:
 
 
 def _evaluated(
-    z: Array, parameters: Parameters, sites: tuple, problem: Problem, jitter: float
+    z: Array,
+    parameters: Parameters,
+    sites: tuple,
+    problem: Problem,
+    jitter: float,
+    hinted: bool = False,
 ) -> _Evaluation:
+    hinted = hinted and problem.hint is not None
     return _profile(
         *(z, parameters, sites, problem.batch, jnp.asarray(jitter), problem.rules),
-        jnp.asarray(problem.tolerance),
+        *(jnp.asarray(problem.tolerance), problem.hint, jnp.asarray(hinted)),
         family=problem.family,
         learn_inducing=problem.learn_inducing,
     )
@@ -239,19 +272,20 @@ def settle(
     sites: tuple[Sites | ClassSites, ...],
     problem: Problem,
     jitter: float,
+    hinted: bool = False,
 ) -> State:
     """The state of a model whose q(u) has been brought to its best by an E-step.
 
     By the program that climbs, which has the gradient to spare: one less to compile.
     """
     z = ravel_pytree(parameters.free(problem.learn_inducing))[0]
-    return _reached(parameters, _evaluated(z, parameters, sites, problem, jitter))
+    return _reached(parameters, _evaluated(z, parameters, sites, problem, jitter, hinted))
 
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     """The first E-step."""
     sites = flat_sites(parameters, problem.batch, problem.rules, problem.family)
-    return settle(parameters, sites, problem, jitter)
+    return settle(parameters, sites, problem, jitter, hinted=True)
 
 
 def step(

@@ -8,6 +8,7 @@ what observations say about f.
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -61,16 +62,18 @@ class Functions(NamedTuple):
     cov: Float[Array, "n J J"]
 
 
-class Projection(NamedTuple):
+class Projection(eqx.Module):
     """What the inducing variables of each copy of each latent say about the inputs X.
 
     Attributes:
-        A: L⁻¹ k(Z, X), with L Lᵀ = k(Z, Z).
+        A: L⁻¹ k(Z, X), with L Lᵀ = k(Z, Z); nothing but zeros where a copy has fewer than M.
         residual: k(x, x) − |A|², the variance they cannot explain.
+        widths: how many inducing inputs each copy has.
     """
 
     A: Float[Array, "R M N"]
     residual: Float[Array, "R N"]
+    widths: tuple[int, ...] = eqx.field(static=True)
 
     def project(self) -> "Projection":
         """Itself: where only the kernels' matrices are at hand, see `Matrices.project`."""
@@ -85,18 +88,20 @@ class Matrices(eqx.Module):
         cross: k(Z, X).
         variance: k(x, x).
         ranks: R_q, the number of copies of each latent.
+        widths: how many inducing inputs each copy has.
     """
 
     inducing: Float[Array, "Q M M"]
     cross: Float[Array, "Q M N"]
     variance: Float[Array, "Q N"]
     ranks: tuple[int, ...] = eqx.field(static=True)
+    widths: tuple[int, ...] = eqx.field(static=True)
 
     def project(self) -> Projection:
         """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
         A = whiten(self.inducing, self.cross)
         residual = jnp.maximum(self.variance - jnp.sum(A * A, axis=1), 0.0)
-        return Projection(copies(A, self.ranks), copies(residual, self.ranks))
+        return Projection(copies(A, self.ranks), copies(residual, self.ranks), self.widths)
 
 
 def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
@@ -151,6 +156,9 @@ class Prior(eqx.Module):
         kernels: k_q, one per latent.
         inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
         ranks: R_q, the number of copies of each latent.
+        counts: M_q, how many rows of Z_q are inducing inputs, from the first on; none where all
+            of them are. Smooth latents need few, and those over one input no more than it has
+            values.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {}
@@ -160,6 +168,7 @@ class Prior(eqx.Module):
     kernels: tuple[Kernel, ...]
     inducing_inputs: Float[Array, "Q M p"]
     ranks: tuple[int, ...] = eqx.field(static=True)
+    counts: tuple[int, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     @classmethod
     @abstractmethod
@@ -224,14 +233,32 @@ class Prior(eqx.Module):
         """What users see of it, by name: arrays with a row for each parameter function."""
         return {}
 
+    def with_inducing(
+        self, inputs: Float[np.ndarray, "Q M p"], counts: tuple[int, ...] = ()
+    ) -> Self:
+        """The same with other inducing inputs."""
+        return replace(self, inducing_inputs=jnp.asarray(inputs, dtype=float), counts=counts)
+
     @property
     def sizes(self) -> tuple[int, int]:
-        """R, the number of copies of latents, and M, the inducing inputs of each."""
+        """R, the number of copies of latents, and M, the inducing inputs that each may have."""
         return sum(self.ranks), self.inducing_inputs.shape[1]
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """How many inducing inputs each copy of each latent has."""
+        counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.ranks)
+        return tuple(M for M, rank in zip(counts, self.ranks, strict=True) for _ in range(rank))
+
+    @property
+    def tables(self) -> list[Float[np.ndarray, "M p"]]:
+        """The inducing inputs of each latent, and nothing else."""
+        counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.ranks)
+        return [np.asarray(Z)[:M] for Z, M in zip(self.Z, counts, strict=True)]
+
+    @property
     def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802
-        """The inducing inputs of each latent."""
+        """The inducing inputs of each latent, with rows that stand for nothing beyond its count."""
         return jnp.broadcast_to(
             self.inducing_inputs, (len(self.kernels), *self.inducing_inputs.shape[1:])
         )
@@ -246,4 +273,9 @@ class Prior(eqx.Module):
             return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 
         Kzz, Kzx, variance = over_latents(of_one, self.kernels, self.Z)
-        return Matrices(Kzz, Kzx, variance, self.ranks)
+        if self.counts:  # the rest is white noise that nobody sees
+            M = Kzz.shape[1]
+            used = np.arange(M) < np.array(self.counts)[:, None]
+            Kzz = jnp.where(used[:, :, None] & used[:, None, :], Kzz, jnp.eye(M, dtype=Kzz.dtype))
+            Kzx = jnp.where(used[:, :, None], Kzx, 0.0)
+        return Matrices(Kzz, Kzx, variance, self.ranks, self.widths)

@@ -40,7 +40,7 @@ class LMC(Affine):
     def together(cls, parts: Sequence["LMC"]) -> "LMC":
         """All parameter functions and latents of models that share nothing, as one model.
 
-        Their inducing inputs are the same.
+        Their inducing inputs, where they differ, have room for the same number of rows.
         """
         first = parts[0]
         joined: dict[str, Any] = {
@@ -64,6 +64,7 @@ class LMC(Affine):
             **{**joined, **blocks},
             kernels=sum((part.kernels for part in parts), ()),
             ranks=sum((part.ranks for part in parts), ()),
+            **_inducing(parts),
         )
 
     def with_latents(
@@ -96,13 +97,26 @@ class LMC(Affine):
     def in_use(self) -> Self:
         """The same without latents that no parameter function may use."""
         used = np.flatnonzero(np.asarray(self.mask).any(axis=0))
+        kept = self
+        if len(self.inducing_inputs) > 1 or self.counts:
+            counts = tuple(self.counts[r] for r in used) if self.counts else ()
+            kept = self.with_inducing(np.asarray(self.inducing_inputs)[used], counts)
         centres = self.hyperprior.kernels if self.hyperprior is not None else ()
-        return self.with_latents(
+        return kept.with_latents(
             [self.kernels[r] for r in used],
             [centres[r] for r in used] if centres else [],
             np.asarray(self.weights)[:, used],
             np.asarray(self.mask)[:, used],
         )
+
+
+def _inducing(parts: Sequence[LMC]) -> dict[str, Any]:
+    """The inducing inputs of all latents of several models."""
+    tables = [np.asarray(part.inducing_inputs) for part in parts]
+    if all(np.array_equal(table, tables[0][:1]) for table in tables) and not parts[0].counts:
+        return {}  # one set for all
+    counts = sum((part.counts or part.widths for part in parts), ())
+    return {"inducing_inputs": jnp.concatenate([part.Z for part in parts]), "counts": counts}
 
 
 class Independent(Affine):

@@ -86,6 +86,13 @@ def _lead(model: HetMOGP) -> str:
     return f"{outputs}: modelled {shared}, as functions of {inputs}."
 
 
+def _inducing(model: HetMOGP) -> str:
+    """How many inducing inputs each latent has."""
+    counts = [len(Z) for Z in model.inducing_inputs_]
+    least, most = min(counts), max(counts)
+    return f"{most} a latent" if least == most else f"{least} to {most} a latent"
+
+
 def _facts(model: HetMOGP) -> str:
     summary = model.summary()
     facts = {
@@ -93,7 +100,7 @@ def _facts(model: HetMOGP) -> str:
         "outputs": len(summary.outputs),
         "parameter functions": len(summary.functions),
         "latents": len(summary.latents),
-        "inducing inputs": len(model.inducing_inputs_[0]),
+        "inducing inputs": _inducing(model),
         "bound (nats)": f"{model.elbo_:,.1f}",
         "state": "converged" if model.converged_ else "not converged",
         "effort": summary.effort,

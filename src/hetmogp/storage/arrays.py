@@ -66,10 +66,14 @@ def check_arrays(
         raise ValueError(
             f"it has {sizes['Z']} sets of {sizes['M']} inducing inputs for {len(ranks)} latents"
         )
-    if sizes.get("K", sizes["R"] * sizes["M"]) != sizes["R"] * sizes["M"]:
+    counts = facts.get("counts") or [sizes["M"]] * len(ranks)
+    if max(counts) > sizes["M"]:
+        raise ValueError(f"a latent has {max(counts)} of {sizes['M']} inducing inputs")
+    coupled = sum(rank * count for rank, count in zip(ranks, counts, strict=True))
+    if sizes.get("K", coupled) != coupled:
         raise ValueError(
             f"q couples {sizes['K']} numbers, but there are {sizes['R']} copies of latents with "
-            f"{sizes['M']} inducing inputs each"
+            f"{coupled} inducing inputs in all"
         )
     for name in placed:
         _check_array(name, arrays[name], "np", FINITE, {"p": len(columns)})

@@ -170,11 +170,14 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
 
 
+OF_A_POSTERIOR = ("prior", "q", "kernels", "ranks", "counts")
+
+
 def _alone(value: Any) -> Any:
     """The rules for the model in which outputs share nothing, if there is one."""
     if value is None:
         return NOTHING
-    return {"elbo": NUMBER, **{key: DESCRIPTION[key] for key in ("prior", "q", "kernels", "ranks")}}
+    return {"elbo": NUMBER, **{key: DESCRIPTION[key] for key in OF_A_POSTERIOR}}
 
 
 # A dict stands for an object with these fields, a list for a list of at least one such thing, and a
@@ -200,6 +203,7 @@ DESCRIPTION: dict[str, Any] = {
     "q": one_of(*FAMILIES),
     "kernels": [_kernel],
     "ranks": [whole(1)],
+    "counts": either(NOTHING, listed(whole(1))),  # of inducing inputs, where latents differ
     "options": _options,
     "fit": {
         "elbo": NUMBER,
@@ -239,6 +243,9 @@ def check_description(facts: Any) -> None:
     for one in (facts, facts.get("alone") or facts):
         if len(one["ranks"]) != len(one["kernels"]):
             raise ValueError(f"it has {len(one['ranks'])} ranks for {len(one['kernels'])} kernels")
+        counts = one.get("counts") or one["ranks"]
+        if len(counts) != len(one["kernels"]):
+            raise ValueError(f"it has {len(counts)} counts for {len(one['kernels'])} kernels")
     sharing = facts["fit"].get("sharing")
     if sharing is not None and set(sharing) != {*outputs, ""}:
         raise ValueError("fit.sharing is not about the outputs of the model")

@@ -176,6 +176,7 @@ def _skeleton(
         kernels=tuple(_kernel(kernel, custom) for kernel in facts["kernels"]),
         **dict.fromkeys(("inducing_inputs", *kind.arrays), room),
         ranks=tuple(facts["ranks"]),
+        counts=tuple(facts.get("counts") or ()),
     )
     likelihoods = tuple(_with_room(unfitted[name]) for name in sorted(unfitted))
     parameters = {"prior": prior, "likelihoods": likelihoods}

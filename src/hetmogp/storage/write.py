@@ -79,6 +79,7 @@ def _of_posterior(fitted: Fitted) -> dict[str, Any]:
         "q": _name(FAMILIES, fitted.posterior.q),
         "kernels": [_plain(jax.tree.map(lambda _: 1.0, k)) for k in prior.kernels],
         "ranks": list(prior.ranks),
+        "counts": list(prior.counts) or None,
     }
 
 

@@ -3,7 +3,7 @@
 from .base import Family, LatentSites
 from .blocks import Blocks, Moments, Natural
 from .coupled import Coupled
-from .factorised import Factorised
+from .factorised import Factorised, dominant
 
 __all__ = [
     "FAMILIES",
@@ -14,6 +14,7 @@ __all__ = [
     "LatentSites",
     "Moments",
     "Natural",
+    "dominant",
 ]
 
 # By their names among the options.

@@ -7,7 +7,7 @@ a natural-gradient step (mini-batches). Draws of functions begin with draws of v
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -36,8 +36,8 @@ class Family(eqx.Module):
     """A member of a family of q(v).
 
     Attributes:
-        arrays: the arrays of a member by name, with their shapes: R copies of latents, M inducing
-            inputs of each, K = R M.
+        arrays: the arrays of a member by name, with their shapes: R copies of latents, M the most
+            inducing inputs of one, K those of all of them together.
         diagonal: whether the latents at a row are independent.
     """
 
@@ -46,8 +46,8 @@ class Family(eqx.Module):
 
     @classmethod
     @abstractmethod
-    def at_prior(cls, R: int, M: int) -> Self:
-        """The prior itself, for R copies of latents with M inducing inputs each."""
+    def at_prior(cls, widths: Sequence[int]) -> Self:
+        """The prior itself, for copies of latents with so many inducing inputs each."""
 
     @classmethod
     @abstractmethod
@@ -74,7 +74,7 @@ class Family(eqx.Module):
         """KL(q(v) ‖ N(0, I))."""
 
     @abstractmethod
-    def draws(self, key: Array, n: int) -> Float[Array, "n R*M"]:
+    def draws(self, key: Array, n: int) -> Float[Array, "n K"]:
         """n draws of v."""
 
     def ready(

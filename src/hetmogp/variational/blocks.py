@@ -11,6 +11,7 @@ covariances:
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Self
 
 import equinox as eqx
@@ -97,9 +98,9 @@ class Natural(eqx.Module):
     family: type[Blocks] = eqx.field(static=True)
 
     @classmethod
-    def at_prior(cls, family: type[Blocks], R: int, M: int) -> "Natural":
+    def at_prior(cls, family: type[Blocks], widths: Sequence[int]) -> "Natural":
         """The prior itself, whose precision is its root, the identity."""
-        q = family.at_prior(R, M)
+        q = family.at_prior(widths)
         return cls(q.mean, q.root, family)
 
     def factors(self) -> Blocks:

@@ -11,10 +11,11 @@ such q then, the bound is NaN, and fitting takes a shorter step. At the best q, 
 positive definite by itself: nothing is lifted or clipped, and the fixed point is the right one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..linalg import gram, inverse_root, spread, transposed
@@ -26,21 +27,22 @@ __all__ = ["Coupled"]
 
 
 class Coupled(Blocks):
-    """q(v) = N(m, S) over all copies of all latents: mean (1, RM) and root (1, RM, RM)."""
+    """q(v) = N(m, S) over all K inducing variables: mean (1, K) and root (1, K, K)."""
 
     arrays: ClassVar[Mapping[str, str]] = {"mean": "1K", "root": "1KK"}
 
     @classmethod
-    def at_prior(cls, R: int, M: int) -> Self:
+    def at_prior(cls, widths: Sequence[int]) -> Self:
         """See `Family.at_prior`."""
-        return cls(jnp.zeros((1, R * M)), jnp.eye(R * M)[None])
+        K = sum(widths)
+        return cls(jnp.zeros((1, K)), jnp.eye(K)[None])
 
     @classmethod
     def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
         """See `Family.from_sites`."""
-        A = projection.A
-        P = jnp.eye(A.shape[0] * A.shape[1], dtype=A.dtype) + gram(A, sites.precision)
-        pull = jnp.einsum("rmn,nr->rm", A, sites.linear).reshape(-1)
+        A, widths = projection.A, projection.widths
+        P = jnp.eye(sum(widths), dtype=A.dtype) + gram(A, sites.precision, widths)
+        pull = _stacked(jnp.einsum("rmn,nr->rm", A, sites.linear), widths)
         root = transposed(inverse_root(P[None]))
         return cls((root[0] @ (root[0].T @ pull))[None], root)
 
@@ -56,18 +58,32 @@ class Coupled(Blocks):
     @classmethod
     def of_moments(cls, view: Matrices | Projection, mean: Array, cov: Array) -> Latents:
         """Mean Aᵀm and covariance diag(residual) + Ãᵀ S Ã."""
-        A, residual = view.project()
-        R, M, _ = A.shape
-        eye = jnp.eye(R, dtype=A.dtype)
-        C = spread(A, cov[0]) + residual.T[:, :, None] * eye
-        return Latents(jnp.einsum("rmn,rm->nr", A, mean.reshape(R, M)), C)
+        projection = view.project()
+        A, widths = projection.A, projection.widths
+        eye = jnp.eye(len(A), dtype=A.dtype)
+        C = spread(A, cov[0], widths) + projection.residual.T[:, :, None] * eye
+        return Latents(jnp.einsum("rmn,rm->nr", A, _apart(mean[0], widths)), C)
 
     def joint(
         self, projection: Projection, prior: Float[Array, "R N N"]
     ) -> Float[Array, "N R N R"]:
         """See `Family.joint`."""
-        A = projection.A
-        R, M, _ = A.shape
-        rest = (self.cov[0] - jnp.eye(R * M, dtype=A.dtype)).reshape(R, M, R, M)
+        A, widths = projection.A, projection.widths
+        R, _, N = A.shape
+        both = jnp.zeros((R, N, sum(widths)), A.dtype)  # Ã for each latent and row
+        for r, (end, width) in enumerate(zip(np.cumsum(widths), widths, strict=True)):
+            both = both.at[r, :, end - width : end].set(A[r, :width].T)
+        rest = self.cov[0] - jnp.eye(sum(widths), dtype=A.dtype)
         own = jnp.einsum("rnl,rs->nrls", prior, jnp.eye(R, dtype=A.dtype))
-        return own + jnp.einsum("rmn,rmsk,skl->nrls", A, rest, A)
+        return own + jnp.einsum("rnj,jk,slk->nrls", both, rest, both)
+
+
+def _stacked(each: Float[Array, "R M"], widths: tuple[int, ...]) -> Float[Array, " K"]:
+    """The numbers of all latents, one latent after another."""
+    return jnp.concatenate([one[:width] for one, width in zip(each, widths, strict=True)])
+
+
+def _apart(stacked: Float[Array, " K"], widths: tuple[int, ...]) -> Float[Array, "R M"]:
+    """The numbers of each latent, with zeros where it has fewer than another."""
+    parts = jnp.split(stacked, np.cumsum(widths)[:-1])
+    return jnp.stack([jnp.pad(part, (0, max(widths) - len(part))) for part in parts])

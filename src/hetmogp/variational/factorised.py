@@ -1,6 +1,6 @@
 """q(v) independent over all copies of all latents, as in the paper."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from .base import LatentSites
 from .blocks import Blocks
 from .one_pass import condensed, from_condensed, marginals
 
-__all__ = ["Factorised"]
+__all__ = ["Factorised", "dominant"]
 
 
 class Factorised(Blocks):
@@ -23,8 +23,9 @@ class Factorised(Blocks):
     diagonal: ClassVar[bool] = True
 
     @classmethod
-    def at_prior(cls, R: int, M: int) -> Self:
-        """See `Family.at_prior`."""
+    def at_prior(cls, widths: Sequence[int]) -> Self:
+        """See `Family.at_prior`: what a copy has less than the most is at the prior for good."""
+        R, M = len(widths), max(widths)
         return cls(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
 
     @classmethod
@@ -47,22 +48,13 @@ class Factorised(Blocks):
 
     @staticmethod
     def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
-        """Made positive semi-definite by raising diagonals until they dominate their rows.
-
-        Rows are compared in units of their own diagonals, so that the scale of y makes no
-        difference.
-        """
-        diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
-        unit = jnp.sqrt(jnp.abs(diagonal) + jnp.finfo(diagonal.dtype).tiny)
-        relative = precision / (unit[:, :, None] * unit[:, None, :])
-        own = diagonal / unit**2
-        others = jnp.sum(jnp.abs(relative), axis=2) - jnp.abs(own)
-        lift = jnp.maximum(others - own, 0.0) * unit**2
-        return precision + lift[:, :, None] * jnp.eye(lift.shape[1], dtype=lift.dtype)
+        """Made positive semi-definite, for the means are solved for all latents together."""
+        return dominant(precision)
 
     def latents(self, view: Matrices | Projection) -> Latents:
         """See `Family.latents`."""
-        A, residual = view.project()
+        projection = view.project()
+        A, residual = projection.A, projection.residual
         mean = jnp.einsum("rmn,rm->nr", A, self.mean)
         spread = jnp.einsum("rmk,rmn->rkn", self.root, A)
         return Latents(mean, (residual + jnp.sum(spread * spread, axis=1)).T)
@@ -89,6 +81,20 @@ class Factorised(Blocks):
         if self.mean.dtype != jnp.float64:
             return self
         return Condensed(*condensed(inducing, ranks, self.mean, self.cov)[:2])
+
+
+def dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
+    """Matrices made positive semi-definite by raising diagonals until they dominate their rows.
+
+    Rows are compared in units of their own diagonals, so that the scale of y makes no difference.
+    """
+    diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
+    unit = jnp.sqrt(jnp.abs(diagonal) + jnp.finfo(diagonal.dtype).tiny)
+    relative = precision / (unit[:, :, None] * unit[:, None, :])
+    own = diagonal / unit**2
+    others = jnp.sum(jnp.abs(relative), axis=2) - jnp.abs(own)
+    lift = jnp.maximum(others - own, 0.0) * unit**2
+    return precision + lift[:, :, None] * jnp.eye(lift.shape[1], dtype=lift.dtype)
 
 
 class Condensed(eqx.Module):

@@ -196,6 +196,7 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu(family):
     lowered = [
         vem._profile.lower(
             *(ravel_pytree(parameters.free())[0], *fixed, jitter, Rules(), jitter),
+            *(None, jnp.asarray(False)),
             family=family,
             learn_inducing=True,
         ),

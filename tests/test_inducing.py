@@ -59,10 +59,12 @@ def test_products_over_latents_of_different_sizes_equal_numpy(widths):
         wide[:, end - widths[r] : end, r] = A[r, : widths[r]].T
     expected = np.einsum("nkr,nrs,nls->kl", wide, metric, wide)
     np.testing.assert_allclose(
-        gram(jnp.asarray(A), metric, widths), expected, rtol=1e-12, atol=1e-12
+        gram(jnp.asarray(A), jnp.asarray(metric), widths), expected, rtol=1e-12, atol=1e-12
     )
     expected = np.einsum("nkr,kl,nls->nrs", wide, S, wide)
-    np.testing.assert_allclose(spread(jnp.asarray(A), S, widths), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        spread(jnp.asarray(A), jnp.asarray(S), widths), expected, rtol=1e-12, atol=1e-12
+    )
 
     def value(A, S):
         return jnp.sum(jnp.sin(spread(A, 0.5 * (S + S.T), widths)))

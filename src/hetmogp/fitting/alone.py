@@ -37,8 +37,8 @@ __all__ = ["PRICE", "Candidates", "alone", "converged", "of_output", "only", "wi
 
 PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for what fixed it
 LENGTHSCALES = (0.02, 0.07, 0.25, 0.9)  # to start from, for one input, in standardised units
-WITH_GROUPS = LENGTHSCALES[1:3]  # those at which latents over groups of inputs start
-SHORT, LONGER, KEEP = 8, 25, 2  # iterations of each start; of the better ones; how many these are
+WITH_GROUPS, GROUPS_ONLY = LENGTHSCALES[1:3]  # where latents over groups of inputs start
+SHORT, LONGER, KEEP = 6, 15, 2  # iterations of each start; of the better ones; how many these are
 LARGE = 0.3  # of a parameter function's variance: a latent with more is not tried without
 WEIGHTS = attrgetter("prior.weights", "prior.mask")
 
@@ -163,8 +163,10 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
         seen.append(numbers)
         every = (*kernels, *[kernels[0]] * (J - 1))
         which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
-        if S > 1 and factor in WITH_GROUPS:
-            which += [np.arange(S) > 0, np.ones(S)]
+        if S > 1 and factor == WITH_GROUPS:
+            which.append(np.ones(S))
+        if S > 1 and factor == GROUPS_ONLY:
+            which.append(np.arange(S) > 0)
         for some in which:
             used = own * np.concatenate([some, np.ones(J - 1)])
             weights = used / np.sqrt(used.sum(axis=1, keepdims=True))

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 # What all latents together may have: full batches cost the cube of it, mini-batches less.
-AUTO_INDUCING = {"vem": 800, "svi": 1200}
+AUTO_INDUCING = {"vem": 600, "svi": 1200}
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 NEED_ROWS = 2_000  # rows among which latents choose by need
 LEAST_GAIN = 0.02  # nats that one more inducing input must be able to gain

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln, logit
+from jax.scipy.special import logit
 from jaxtyping import Array
 
 from ..quadrature import constant, expect, gauss_hermite
 from .base import Latent, Likelihood, Warp, exp, logistic
 from .incomplete import lower_beta
 from .real import Normal
-from .special import expected_logistic, expected_softplus
+from .special import expected_logistic, expected_softplus, log_gamma
 
 __all__ = ["Beta", "LogitNormal", "ZeroOneInflatedBeta"]
 
@@ -28,7 +28,8 @@ def shapes(log_odds: Array, log_concentration: Array) -> tuple[Array, Array]:
 
 def beta_log_density(y: Array, a: Array, b: Array) -> Array:
     """Log of y^(a−1) (1 − y)^(b−1) / B(a, b)."""
-    return (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y) - betaln(a, b)
+    log_beta = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
+    return (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y) - log_beta
 
 
 class Beta(Likelihood):

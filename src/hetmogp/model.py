@@ -47,8 +47,9 @@ class HetMOGP(BaseEstimator):
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
         inducing: how many inducing inputs; or where they are, as an array shared by the latents or
-            a list of one per latent. "auto" takes all distinct rows where they are few, and else as
-            many as full batches or mini-batches can bear for the number of latents.
+            a list of one per latent. "auto" takes all distinct rows where they are few; else, on
+            full batches, those that the latents need most, and on mini-batches as many for each
+            latent as a step can bear.
         prior: "lmc", or "independent" for one process per parameter function.
         method: "vem" (full batches), "svi" (mini-batches), or "auto" by the size of the data.
         bound: "joint", or "factorised" for the paper's product over parameter functions.

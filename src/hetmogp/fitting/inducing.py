@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
@@ -38,9 +38,10 @@ __all__ = [
 ]
 
 # What all latents together may have: full batches cost the cube of it, mini-batches less.
-AUTO_INDUCING = {"vem": 600, "svi": 1200}
+AUTO_INDUCING = {"vem": 800, "svi": 1200}
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 NEED_ROWS = 2_000  # rows among which latents choose by need
+FASTER = 2.0  # how much faster than it was learned a latent may turn out to change
 LEAST_GAIN = 0.02  # nats that one more inducing input must be able to gain
 LEVELS = (1.0, 0.35, 0.12)  # latents have these shares of the most: a program has few sizes
 
@@ -205,6 +206,7 @@ def by_need(
     X: Float[np.ndarray, "N p"],
     information: Float[np.ndarray, "N R"],
     budget: int,
+    labels: Sequence[int] = (),
     seed: int = 0,
 ) -> Placed:
     """Rows as inducing inputs, so many in all, where the latents of a prior need them most.
@@ -212,38 +214,61 @@ def by_need(
     The bound loses about half of Σ_n Λ_n (k(x_n, x_n) − |A_n|²) to the inducing inputs of a latent,
     with Λ_n the precision of what the data says of it at row n. A Cholesky factorisation of
     √Λ K √Λ that always takes the largest pivot next says how much each further row would gain.
+    Where the budget allows, that is asked of latents that change twice as fast, which leaves room
+    to learn shorter lengthscales.
 
     Args:
         prior: with kernels that are roughly right; each latent has one copy.
         X: the standardised rows.
         information: Λ of each latent at each row.
         budget: how many inducing inputs all latents may have together.
+        labels: the inputs that are labels.
         seed: of the rows that are looked at, where there are too many.
     """
     some = np.arange(len(X))
     if len(X) > NEED_ROWS:
         some = np.sort(np.random.default_rng(seed).choice(len(X), NEED_ROWS, replace=False))
-    orders, gains = [], []
-    for r, kernel in enumerate(prior.kernels):
-        weight = information[some, r] * len(X) / len(some)
-        rows = some[weight > 0]
-        order, gain = _pivots(kernel, X[rows], weight[weight > 0])
-        orders.append(rows[order])
-        gains.append(gain)
-    least = LEAST_GAIN
-    while True:
-        needed = np.array([max(int(np.sum(gain > least)), 1) for gain in gains])
-        levels = np.ceil(needed.max() * np.array(LEVELS)).astype(int)
-        counts = [
-            min(int(levels[levels >= need].min()), max(len(order), 1))
-            for need, order in zip(needed, orders, strict=True)
-        ]
-        if sum(counts) <= budget or needed.max() == 1:
+    known = information[some] * len(X) / len(some)
+    numbers = ~np.isin(np.arange(X.shape[1]), labels)
+    for factor in (FASTER, 1.0):
+        needs = _needs(prior.kernels, X[some] * np.where(numbers, factor, 1.0), known)
+        counts = _counts(needs, LEAST_GAIN)
+        if sum(counts) <= budget:
             break
+    least = LEAST_GAIN
+    while sum(counts) > max(budget, len(counts)):
         least *= 1.2
-    return _padded(
-        [X[order[:n]] if len(order) else X[:1] for n, order in zip(counts, orders, strict=True)]
-    )
+        counts = _counts(needs, least)
+    rows = [
+        some[order[:n]] if len(order) else some[:1]
+        for n, (order, _) in zip(counts, needs, strict=True)
+    ]
+    return _padded([X[own] for own in rows])
+
+
+Need = tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]
+
+
+def _needs(
+    kernels: Sequence[Kernel], X: Float[np.ndarray, "N p"], information: Float[np.ndarray, "N R"]
+) -> list[Need]:
+    """Of each latent rows in the order in which it needs them, and what each gains."""
+    result = []
+    for kernel, weight in zip(kernels, information.T, strict=True):
+        rows = np.flatnonzero(weight > 0)
+        order, gain = _pivots(kernel, X[rows], weight[rows])
+        result.append((rows[order], gain))
+    return result
+
+
+def _counts(needs: Sequence[Need], least: float) -> list[int]:
+    """How many rows each latent gets where one must gain so much; in few different sizes."""
+    needed = np.array([max(int(np.sum(gain > least)), 1) for _, gain in needs])
+    levels = np.ceil(needed.max() * np.array(LEVELS)).astype(int)
+    return [
+        min(int(levels[levels >= need].min()), max(len(order), 1))
+        for need, (order, _) in zip(needed, needs, strict=True)
+    ]
 
 
 def _pivots(

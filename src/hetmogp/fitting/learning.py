@@ -55,7 +55,7 @@ __all__ = ["Learned", "Source", "learn"]
 LARGEST_VEM_COST = 1e9
 LARGEST_VEM_ROWS = 20_000
 LARGEST_CHOICE = 3_000  # rows of a fit on full batches where latents are chosen
-SAMPLE = 700  # rows that are looked at to choose them, at most
+SAMPLE = 1_000  # rows that are looked at to choose them, at most
 ALONE = 128  # inducing inputs of each latent of an output's own model meanwhile
 COARSE = 450  # those of all latents together
 ENOUGH_FOR_GROUPS = 200  # rows; with fewer, no latent over a group of inputs can pay
@@ -305,7 +305,9 @@ def _with_inducing(
     if ready.method != "vem" or not is_auto(options.inducing) or few:
         placed = Placed(_placed(data, options, ready, prior.ranks))
     else:
-        placed = distributed.from_first(lambda: by_need(prior, *known, budget, options.seed))
+        placed = distributed.from_first(
+            lambda: by_need(prior, *known, budget, data.labels, options.seed)
+        )
     return replace(parameters, prior=prior.with_inducing(*placed))
 
 

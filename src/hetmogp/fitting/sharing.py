@@ -164,7 +164,7 @@ def choose(
     separate = _together([state.parameters for state in states], candidates)
     needy = sum(separate.prior.widths) > budget
     if needy:
-        separate = _placed_by_need(separate, states, problem, budget, options.seed)
+        separate = _placed_by_need(separate, states, problem, budget, data.labels, options.seed)
     apart = settle(separate, _sites(states, separate, problem), problem, jitter)
     if not np.isfinite(apart.bound):
         raise NotPositiveDefiniteError
@@ -319,7 +319,12 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
 
 
 def _placed_by_need(
-    parameters: Parameters, parts: Sequence[State], problem: Problem, budget: int, seed: int
+    parameters: Parameters,
+    parts: Sequence[State],
+    problem: Problem,
+    budget: int,
+    labels: Sequence[int],
+    seed: int,
 ) -> Parameters:
     """The alone models as one, with so many inducing inputs in all, where latents need them."""
     each = [
@@ -329,7 +334,7 @@ def _placed_by_need(
     known = np.concatenate(each, axis=1)
     known = np.column_stack([known, known.mean(axis=1)])  # the spare one needs some too
     prior = _lmc(parameters)
-    placed = by_need(prior, problem.batch.observed, known, budget, seed)
+    placed = by_need(prior, problem.batch.observed, known, budget, labels, seed)
     return replace(parameters, prior=prior.with_inducing(*placed))
 
 

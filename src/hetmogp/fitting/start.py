@@ -1,9 +1,9 @@
 """Where learning starts: from the data, and the same for the same data however it is arranged.
 
-Constants come from each output's marginal fit, lengthscales from the
-spread of the inputs or, where rows are many, from how finely the inducing inputs cover them. Each
-parameter function begins with a latent of its own and a little of the others, by a generator keyed
-by the names of output and parameter, so that the order of the outputs does not matter.
+Constants come from each output's marginal fit, lengthscales from the spread of the inputs or, where
+rows are many, from how finely the inducing inputs cover them. Each parameter function begins with a
+latent of its own and a little of the others, by a generator keyed by the names of output and
+parameter, so that the order of the outputs does not matter.
 """
 
 import zlib

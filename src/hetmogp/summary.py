@@ -83,8 +83,9 @@ class Summary:
         )
         self.gains, self.shared = fitted.sharing, record.shared
         self.bound, self.converged = record.elbo, record.converged
-        unit_of_work = "rounds of VEM" if record.method == "vem" else "steps of SVI"
-        self.effort = f"{record.n_iter} {unit_of_work}, {record.seconds:.1f} s"
+        work = "round{} of VEM" if record.method == "vem" else "step{} of SVI"
+        work = work.format("" if record.n_iter == 1 else "s")
+        self.effort = f"{record.n_iter} {work}, {record.seconds:.1f} s"
         if record.sampled is not None:
             self.effort += f", started from a sample of {record.sampled:,} rows"
 

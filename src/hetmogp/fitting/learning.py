@@ -385,9 +385,11 @@ def _rechecked(
                 own = _full_batch(options, ready, [own.parameters], progress, None, rough)
             fit, choice = own, choice._replace(shared=False)
     if ready.distinct > SAMPLE:
-        choice = choice._replace(
-            **distributed.from_first(lambda: _on_all_rows(choice, own, joint, options, ready))
-        )
+        try:
+            gains = distributed.from_first(lambda: _on_all_rows(choice, own, joint, options, ready))
+        except KeyboardInterrupt:
+            return fit.interrupt(), choice
+        choice = choice._replace(**gains)
     return fit, choice._replace(alone=own.parameters, alone_q=own.q, jitter=own.jitter)
 
 

@@ -89,7 +89,8 @@ class Choice(NamedTuple):
             for model in models
         ]
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((models, self.q, self.alone_q))]
-        rest = dict(list(self._asdict().items())[4:])
+        trees = ("chosen", "q", "alone", "alone_q")
+        rest = {name: value for name, value in self._asdict().items() if name not in trees}
         return places, leaves, rest
 
     @classmethod
@@ -108,7 +109,7 @@ class Choice(NamedTuple):
             beginning = candidates.beginning(kernels)
             models.append(
                 initial_parameters(
-                    *(data, beginning._replace(counts=counts), candidates.scaling),
+                    *(data, beginning._replace(counts=tuple(counts)), candidates.scaling),
                     prior=options.prior,
                     hyperpriors=options.hyperpriors is not None,
                 )

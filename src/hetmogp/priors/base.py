@@ -237,7 +237,8 @@ class Prior(eqx.Module):
         self, inputs: Float[np.ndarray, "Q M p"], counts: tuple[int, ...] = ()
     ) -> Self:
         """The same with other inducing inputs."""
-        return replace(self, inducing_inputs=jnp.asarray(inputs, dtype=float), counts=counts)
+        Z = jnp.asarray(inputs, dtype=float)
+        return replace(self, inducing_inputs=Z, counts=tuple(counts))  # a message has lists
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -60,8 +60,9 @@ def test_e_step_converges_from_any_start_and_never_falls(family, Q):
     for start in range(3):
         sites = random_sites(parameters, batch, start) if start else None
         sites = sites or flat_sites(parameters, batch, Rules(), family)
-        bounds, problem = [], vem.Problem(batch, Rules(), family, 1e300)
-        for _ in range(400):  # with a huge tolerance each call takes exactly one accepted step
+        bounds = []
+        for tolerance in (1e300, *np.geomspace(1e4, 1e-12, 17)):  # from no step at all to all
+            problem = vem.Problem(batch, Rules(), family, tolerance)
             state = vem.settle(parameters, sites, problem, JITTER)
             sites, q = state.sites, state.q
             bounds.append(state.bound)
@@ -164,7 +165,7 @@ def test_gradients_of_the_bound_agree_with_finite_differences(family, joint):
 
     def profile(values):
         z = ravel_pytree(values)[0]
-        found = vem._evaluated(z, parameters, state.sites, tight, JITTER)
+        found = vem._evaluated(z, parameters, state.sites, state.sites, tight, JITTER)
         return found.objective, unravel(found.gradient)
 
     found, (value, held) = profile(values), q_held(values, state.q)
@@ -191,7 +192,8 @@ def test_rounds_of_vem_never_lower_the_bound(family):
 def test_no_batched_matrix_reaches_lapack_on_a_cpu(family):
     """Two batched LAPACK calls in flight on two cores hang for ever; every call must be single."""
     _, batch, parameters = mixed_problem(3)
-    fixed = parameters, flat_sites(parameters, batch, Rules(), family), batch
+    sites = flat_sites(parameters, batch, Rules(), family)
+    fixed = parameters, sites, sites, batch
     jitter = jnp.asarray(JITTER)
     lowered = [
         vem._profile.lower(

@@ -57,15 +57,35 @@ def _one_by_one(f: Callable, *stacked: Array) -> PyTree:
     return jax.vmap(f)(*stacked)
 
 
-def whiten(K: Float[Array, "Q M M"], B: Float[Array, "Q M N"]) -> Float[Array, "Q M N"]:
+def whiten(
+    K: Float[Array, "Q M M"], B: Float[Array, "Q M N"], widths: Sequence[int] = ()
+) -> Float[Array, "Q M N"]:
     """A = L⁻¹ B with L Lᵀ = K, for each of Q matrices; NaN where K is not positive definite.
 
     In double precision by L⁻¹ itself, whose products run on all cores; single precision does not
-    bear that, and solves.
+    bear that, and solves. Only so many rows of each count as `widths` says, if it is given; the
+    others become zero.
     """
+    if len(set(widths)) > 1:
+        M, Ks, Bs = K.shape[1], _singles(K), _singles(B)
+        result: list[Array] = [B] * len(Ks)
+        for width in dict.fromkeys(widths):
+            members = [q for q, own in enumerate(widths) if own == width]
+            parts = (
+                jnp.concatenate([Ks[q][:, :width, :width] for q in members]),
+                jnp.concatenate([Bs[q][:, :width] for q in members]),
+            )
+            for q, A in zip(members, _singles(whiten(*parts)), strict=True):
+                result[q] = jnp.pad(A, ((0, 0), (0, M - width), (0, 0)))
+        return jnp.concatenate(result)
     if K.dtype == jnp.float64:
         return jnp.einsum("qij,qjn->qin", inverse_root(K), B)
     return _solved(K, B)
+
+
+def _singles(stacked: Float[Array, "Q ..."]) -> Sequence[Array]:
+    """Each slice along the leading axis; unlike indexing, with a gradient that takes no time."""
+    return jax.lax.split(stacked, [1] * len(stacked))
 
 
 @jax.custom_vjp
@@ -263,4 +283,9 @@ def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
     if len(results) == 1:
         return results[0]
     back = np.argsort(places)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[back], *results)
+
+    def in_order(*parts: Array) -> Array:
+        single = [one for part in parts for one in _singles(part)]
+        return jnp.concatenate([single[place] for place in back])
+
+    return jax.tree.map(in_order, *results)

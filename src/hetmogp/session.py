@@ -18,7 +18,7 @@ from . import forks, jax_private, programs
 
 __all__ = ["session"]
 
-MOST_PROGRAMS = 250  # each takes about 45 memory maps, of which Linux gives a process 65,530
+MOST_PROGRAMS = 500  # each takes about 45 memory maps, of which Linux gives a process 65,530
 
 
 @contextmanager

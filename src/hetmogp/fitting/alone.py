@@ -39,6 +39,7 @@ PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for w
 LENGTHSCALES = (0.02, 0.07, 0.25, 0.9)  # to start from, for one input, in standardised units
 WITH_GROUPS, GROUPS_ONLY = LENGTHSCALES[1:3]  # where latents over groups of inputs start
 SHORT, LONGER, KEEP = 6, 15, 2  # iterations of each start; of the better ones; how many these are
+SAME = 0.01  # nats: starts that differ by less have come to the same place
 LARGE = 0.3  # of a parameter function's variance: a latent with more is not tried without
 WEIGHTS = attrgetter("prior.weights", "prior.mask")
 
@@ -143,7 +144,7 @@ def alone(
     if not states:
         raise NotPositiveDefiniteError
     runs = [step(state, problem, jitter, iterations=SHORT) for state in states]
-    runs = sorted(runs, key=_worth, reverse=True)[:KEEP]
+    runs = _different(sorted(runs, key=_worth, reverse=True))[:KEEP]
     if len(runs) > 1:
         runs = [step(run, problem, jitter, iterations=LONGER) for run in runs]
     best = converged(max(runs, key=_worth), problem, jitter)
@@ -175,6 +176,15 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
             yield eqx.tree_at(attrgetter("prior.kernels"), moved, every)
 
 
+def _different(states: Sequence[State]) -> list[State]:
+    """States that have come to different places, as their worth tells."""
+    kept: list[State] = []
+    for state in states:
+        if not kept or abs(_worth(state) - _worth(kept[-1])) > SAME:
+            kept.append(state)
+    return kept
+
+
 def _numbers(prior: LMC) -> int:
     """How many numbers a prior has learned: weights, and those of the kernels in use."""
     mask = np.asarray(prior.mask) > 0
@@ -192,7 +202,7 @@ def _worth(state: State, share: float = 1.0) -> float:
 
 def converged(state: State, problem: Problem, jitter: float, rounds: int = 10) -> State:
     """The state after as many rounds as gain something."""
-    for _ in range(rounds):
+    for _ in range(0 if state.still else rounds):
         before, state = state.objective, step(state, problem, jitter)
         if state.still or state.objective - before < 10.0 * problem.tolerance:
             break
@@ -225,7 +235,7 @@ def without_idle_latents(
         moved = eqx.tree_at(attrgetter("prior.mask"), state.parameters, jnp.asarray(fewer))
         trial = settle(moved, state.sites, problem, jitter)
         if _worth(trial, share) > _worth(state, share):
-            state = trial
+            state = trial._replace(reach=state.reach)
     return state
 
 

@@ -66,11 +66,11 @@ def step(state: State, problem: Problem, jitter: float, watch: Watch | None = No
     fixed = (state.parameters, state.q, problem.batch, jnp.asarray(jitter), problem.rules)
     learn = problem.learn_inducing
     begin, unravel = _learned(state.parameters, state.q, learn)
-    z, _ = maximise(
+    z = maximise(
         lambda z: _compiled_objective(jnp.asarray(z, begin.dtype), *fixed, learn_inducing=learn),
         np.asarray(begin),
         ITERATIONS,
-    )
+    ).z
     values, q = unravel(jnp.asarray(z, begin.dtype))
     moved = state.parameters.with_free(values)
     bound = _compiled_bound(moved, q, *fixed[2:])

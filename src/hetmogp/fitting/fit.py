@@ -31,6 +31,7 @@ class Fit:
         interrupted: whether the user stopped it.
         jitter: what was added to the diagonals of k(Z, Z).
         iterations: rounds (VEM) or steps (SVI).
+        each: the bound of each output, where they share nothing and were fitted one by one.
     """
 
     parameters: Parameters
@@ -41,6 +42,7 @@ class Fit:
     converged: bool = False
     interrupted: bool = False
     iterations: int = 0
+    each: tuple[float, ...] = ()
 
     @property
     def posterior(self) -> Posterior:

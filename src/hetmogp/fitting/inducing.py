@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
@@ -23,6 +23,7 @@ from ..columns import Column
 from ..data import Scaling
 from ..inputs import read_inputs
 from ..kernels import Kernel
+from ..linalg import compiled
 from ..priors import Prior
 
 __all__ = [
@@ -41,9 +42,9 @@ __all__ = [
 AUTO_INDUCING = {"vem": 800, "svi": 1200}
 KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
 NEED_ROWS = 2_000  # rows among which latents choose by need
-FASTER = 2.0  # how much faster than it was learned a latent may turn out to change
+FASTER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than it was learned a latent may turn out to change
 LEAST_GAIN = 0.02  # nats that one more inducing input must be able to gain
-LEVELS = (1.0, 0.35, 0.12)  # latents have these shares of the most: a program has few sizes
+ALIKE = 0.6  # latents that need this share of what another does get as many: few sizes, see `gram`
 
 
 class Placed(NamedTuple):
@@ -214,8 +215,8 @@ def by_need(
     The bound loses about half of Σ_n Λ_n (k(x_n, x_n) − |A_n|²) to the inducing inputs of a latent,
     with Λ_n the precision of what the data says of it at row n. A Cholesky factorisation of
     √Λ K √Λ that always takes the largest pivot next says how much each further row would gain.
-    Where the budget allows, that is asked of latents that change twice as fast, which leaves room
-    to learn shorter lengthscales.
+    As far as the budget allows, that is asked of latents that change faster, up to twice as fast,
+    which leaves room to learn shorter lengthscales.
 
     Args:
         prior: with kernels that are roughly right; each latent has one copy.
@@ -230,7 +231,7 @@ def by_need(
         some = np.sort(np.random.default_rng(seed).choice(len(X), NEED_ROWS, replace=False))
     known = information[some] * len(X) / len(some)
     numbers = ~np.isin(np.arange(X.shape[1]), labels)
-    for factor in (FASTER, 1.0):
+    for factor in FASTER:
         needs = _needs(prior.kernels, X[some] * np.where(numbers, factor, 1.0), known)
         counts = _counts(needs, LEAST_GAIN)
         if sum(counts) <= budget:
@@ -262,13 +263,22 @@ def _needs(
 
 
 def _counts(needs: Sequence[Need], least: float) -> list[int]:
-    """How many rows each latent gets where one must gain so much; in few different sizes."""
-    needed = np.array([max(int(np.sum(gain > least)), 1) for _, gain in needs])
-    levels = np.ceil(needed.max() * np.array(LEVELS)).astype(int)
-    return [
-        min(int(levels[levels >= need].min()), max(len(order), 1))
-        for need, (order, _) in zip(needed, needs, strict=True)
-    ]
+    """How many rows each latent gets where one must gain so much; in few different sizes.
+
+    The one that needs most gets that; those that need nearly as much get the same.
+    """
+    needed = [max(int(np.sum(gain > least)), 1) for _, gain in needs]
+    counts, level = [0] * len(needed), np.inf
+    for r in np.argsort(needed)[::-1]:
+        if needed[r] < ALIKE * level:
+            level = needed[r]
+        counts[r] = min(int(level), max(len(needs[r][0]), 1))
+    return counts
+
+
+@compiled
+def _matrix(kernel: Kernel, X: Float[Array, "N p"]) -> Float[Array, "N N"]:
+    return kernel.matrix(X, X)
 
 
 def _pivots(
@@ -278,7 +288,7 @@ def _pivots(
     if len(X) == 0:
         return np.zeros(0, int), np.zeros(0)
     x, root = jnp.asarray(X), np.sqrt(weight)
-    K = root[:, None] * np.asarray(kernel.matrix(x, x), float) * root
+    K = root[:, None] * np.asarray(_matrix(kernel, x), float) * root
     with threadpool_limits(1, user_api="blas"):
         factor, places, rank, _ = dpstrf(K, lower=1, tol=1e-6 * LEAST_GAIN)
     gain = 0.5 * np.sum(np.tril(factor[:, :rank]) ** 2, axis=0)

@@ -1,15 +1,45 @@
-"""scipy's L-BFGS, with a rule of its own to stop."""
+"""scipy's L-BFGS, with a rule of its own to stop and a memory of the curvature it met."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import OptimizeResult, minimize
 
-__all__ = ["maximise"]
+__all__ = ["Climbed", "maximise"]
 
 LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
 WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way
+PATIENCE = 5  # trials of one step, after which it must have gained something
+MANY = 500  # numbers whose curvature is not kept: the matrix would be large
+
+
+class Climbed(NamedTuple):
+    """Where a climb ended.
+
+    Attributes:
+        z: the point.
+        still: whether it ended because there was nothing left to gain.
+        reach: the inverse of the curvature, as far as it was met: how far numbers move together.
+    """
+
+    z: Float[np.ndarray, " n"]
+    still: bool
+    reach: Float[np.ndarray, "n n"] | None
+
+
+class _Point(NamedTuple):
+    """Where a climb was, in its own coordinates, how high, and how steep it was there."""
+
+    w: np.ndarray
+    value: float
+    slope: np.ndarray
+
+
+class _NothingToGainError(Exception):
+    """Several trials of one step have gained nothing to speak of."""
 
 
 def maximise(
@@ -17,34 +47,74 @@ def maximise(
     start: Float[np.ndarray, " n"],
     iterations: int,
     tolerance: float = 0.0,
-) -> tuple[Float[np.ndarray, " n"], bool]:
-    """Raise a function by L-BFGS; also whether it ended because there was nothing to gain.
+    reach: Float[np.ndarray, "n n"] | None = None,
+) -> Climbed:
+    """Raise a function by L-BFGS.
 
     Args:
         value_and_gradient: of a vector like `start`.
         start: where to begin.
         iterations: the most iterations.
         tolerance: it stops when some iterations together gain less than this.
+        reach: what an earlier climb found of the inverse of the curvature. The climb is made in
+            coordinates in which that is the identity, so it knows from the first step what the
+            earlier one had learned by the last.
     """
-    reached: list[float] = []
+    start = np.asarray(start, float)
+    root = None if reach is None else _root(reach)
+    path: list[_Point] = []  # where iterations ended
+    tried: list[_Point] = []  # since the last of them
 
-    def negative(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = (np.asarray(a, float) for a in value_and_gradient(z))
+    def back(w: np.ndarray) -> np.ndarray:
+        return start + (w if root is None else root @ w)
+
+    def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
+        if len(tried) >= PATIENCE and max(p.value for p in tried) < path[-1].value + tolerance:
+            raise _NothingToGainError
+        value, slope = (np.asarray(a, float) for a in value_and_gradient(back(w)))
         if not (np.isfinite(value) and np.isfinite(slope).all()):
-            return LARGE, np.zeros_like(z)
-        return -float(value), -slope
+            return LARGE, np.zeros_like(w)
+        point = _Point(w.copy(), float(value), slope if root is None else slope @ root)
+        (tried if path else path).append(point)
+        return -point.value, -point.slope
 
     def watch(intermediate_result: OptimizeResult) -> None:
-        reached.append(-intermediate_result.fun)
-        if len(reached) > WINDOW and reached[-1] - reached[-1 - WINDOW] < tolerance:
+        path.extend(p for p in tried if np.array_equal(p.w, intermediate_result.x))
+        tried.clear()
+        if len(path) > WINDOW + 1 and path[-1].value - path[-1 - WINDOW].value < tolerance:
             raise StopIteration
 
-    best = minimize(
-        negative,
-        np.asarray(start, float),
-        jac=True,
-        method="L-BFGS-B",
-        callback=watch,
-        options={"maxiter": iterations, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20},
-    )
-    return best.x, best.status in (0, 99)  # a flat gradient, or the rule above
+    options = {"maxiter": iterations, "ftol": 0.0, "gtol": 1e-6, "maxcor": 20}
+    try:
+        best = minimize(
+            *(negative, np.zeros_like(start)),
+            **{"jac": True, "method": "L-BFGS-B", "callback": watch, "options": options},
+        )
+        w, still = best.x, best.status in (0, 99)  # a flat gradient, or the rule above
+    except _NothingToGainError:
+        w, still = max(path + tried, key=lambda p: p.value).w, True
+    met = _inverse_curvature(path) if len(start) <= MANY else None
+    if met is None or root is None:
+        return Climbed(back(w), still, reach if met is None else met)
+    return Climbed(back(w), still, root @ met @ root.T)
+
+
+def _inverse_curvature(path: Sequence[_Point]) -> Float[np.ndarray, "n n"] | None:
+    """The BFGS matrix of a path; nothing where it met no curvature."""
+    pairs = [(b.w - a.w, a.slope - b.slope) for a, b in pairwise(path)]
+    pairs = [(s, y) for s, y in pairs if s @ y > 1e-10 * (y @ y)]
+    if not pairs:
+        return None
+    s, y = pairs[-1]
+    H = (s @ y) / (y @ y) * np.eye(len(s))
+    for s, y in pairs:
+        along, Hy = s @ y, H @ y
+        cross = np.outer(Hy, s) / along
+        H += (1.0 + y @ Hy / along) * np.outer(s, s) / along - cross - cross.T
+    return H
+
+
+def _root(reach: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """A matrix whose square is this one."""
+    values, vectors = np.linalg.eigh(reach)
+    return (vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T

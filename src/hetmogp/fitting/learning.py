@@ -21,6 +21,7 @@ from ..tables import Dataset
 from ..variational import Family
 from . import svi
 from .alone import PRICE, Candidates
+from .apart import run_apart, share_nothing
 from .checkpoint import Checkpoints, identity
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .full_batch import run_vem
@@ -106,7 +107,9 @@ def learn(
         choice = _chosen(data, options, ready, progress) if options.chooses else None
         starts = _starts(data, options, ready, choice)
         if ready.method == "vem":
-            rough = None if choice is None else (choice.chosen, choice.q, choice.jitter)
+            rough = None
+            if choice is not None:
+                rough = choice.chosen, choice.q, choice.jitter, choice.reach
             fit = _full_batch(options, ready, starts, progress, checkpoints, rough)
             if choice is not None:
                 fit, choice = _rechecked(data, options, ready, choice, fit, progress)
@@ -329,7 +332,7 @@ def _full_batch(
     starts: list[Parameters],
     progress: Progress,
     checkpoints: Checkpoints | None = None,
-    rough: tuple[Parameters, Family, float] | None = None,
+    rough: tuple[Parameters, Family, float, np.ndarray | None] | None = None,
 ) -> Fit:
     """Run VEM, in the first process alone: the others are given what it found.
 
@@ -339,13 +342,18 @@ def _full_batch(
     prior = starts[0].prior
     family = options.family("vem", *prior.sizes)
     moves = _moves(options, ready, prior.sizes[1])
-    known = None if rough is None else hint(*rough, np.asarray(ready.data.X))
-    problem = Problem(ready.data, options.rules, family, 0.1 * ready.limits[1], moves, known)
+    known = None if rough is None else hint(*rough[:3], np.asarray(ready.data.X))
+    reach = None if rough is None or moves else rough[3]
+    problem = Problem(ready.data, options.rules, family, 0.1 * ready.limits[1], moves, known, reach)
 
     def by_first() -> tuple[list[np.ndarray], dict[str, Any]]:
-        fit = run_vem(starts, problem, options, ready.limits, progress, checkpoints)
-        rest = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q")}
-        return [np.asarray(n) for n in jax.tree.leaves((fit.parameters, fit.q))], rest
+        rest = options, ready.limits, progress, checkpoints
+        if len(starts) == 1 and share_nothing(starts[0], problem):
+            fit = run_apart(starts[0], problem, *rest)
+        else:
+            fit = run_vem(starts, problem, *rest)
+        facts = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q")}
+        return [np.asarray(n) for n in jax.tree.leaves((fit.parameters, fit.q))], facts
 
     numbers, rest = distributed.from_first(by_first)
     q = family.at_prior(prior.widths)
@@ -374,13 +382,13 @@ def _rechecked(
         known = choice.rows, choice.alone_information
         start = _with_inducing(in_use(choice.alone), known, data, options, ready)
         once = replace(ready, limits=(1, ready.limits[1]))
-        rough = choice.alone, choice.alone_q, choice.jitter
+        rough = choice.alone, choice.alone_q, choice.jitter, choice.alone_reach
         own = _full_batch(options, once, [start], progress, None, rough)
         if own.interrupted:
             return fit, choice
         extra = weights(fit.parameters) - weights(own.parameters)
         if fit.history[-1] - own.history[-1] <= PRICE * max(extra, 0):
-            rough = own.parameters, own.q, own.jitter
+            rough = own.parameters, own.q, own.jitter, None
             if not own.converged:
                 own = _full_batch(options, ready, [own.parameters], progress, None, rough)
             fit, choice = own, choice._replace(shared=False)
@@ -415,7 +423,7 @@ def _on_all_rows(
             ]
         )
 
-    alone = each(own)
+    alone = np.array(own.each) if own.each else each(own)
     if joint is not None:
         return {"own": alone, "together": each(joint), "joint": joint.bound}
     gains, gain = choice.together - choice.own, choice.joint - float(choice.own.sum())

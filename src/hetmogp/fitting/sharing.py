@@ -29,6 +29,7 @@ from ..priors import LMC, PRIORS, Independent, Latents
 from ..tables import Dataset
 from ..variational import Family
 from .alone import PRICE, Candidates, alone, of_output, only, without_idle_latents
+from .apart import numbers_of
 from .fit import NotPositiveDefiniteError
 from .inducing import by_need
 from .options import Options
@@ -61,6 +62,8 @@ class Choice(NamedTuple):
         rows: the standardised inputs that were looked at.
         information: how precisely the data tells each latent of `chosen` that is used at a row.
         alone_information: the same of `alone`.
+        reach: of the hyperparameters of `chosen` that are in use, see `lbfgs`; for all values.
+        alone_reach: the same of `alone`.
     """
 
     chosen: Parameters
@@ -75,6 +78,8 @@ class Choice(NamedTuple):
     rows: np.ndarray
     information: np.ndarray
     alone_information: np.ndarray
+    reach: np.ndarray | None = None
+    alone_reach: np.ndarray | None = None
 
     @property
     def parameters(self) -> Parameters:
@@ -200,6 +205,8 @@ def choose(
         problem.batch.observed,
         share * _information(chosen, problem),
         share * _information(apart, problem),
+        _reach(chosen, share),
+        _reach(apart, share),
     )
 
 
@@ -208,6 +215,14 @@ def _information(state: State, problem: Problem) -> np.ndarray:
     every = np.asarray(information(state.parameters, state.sites, problem.batch))
     prior = state.parameters.prior
     return every[:, np.asarray(prior.mask).any(axis=0)] if isinstance(prior, LMC) else every
+
+
+def _reach(state: State, share: float) -> np.ndarray | None:
+    """What the state knows of the curvature, of the numbers that are in use."""
+    if state.reach is None:
+        return None
+    places = numbers_of(state.parameters, in_use)
+    return state.reach[np.ix_(places, places)] / share
 
 
 def _joint(

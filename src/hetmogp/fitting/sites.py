@@ -31,6 +31,7 @@ __all__ = [
     "cautious",
     "flat_sites",
     "information",
+    "promise",
     "q_from_sites",
     "sites_of_slopes",
 ]
@@ -153,6 +154,22 @@ def q_from_sites(
 ) -> Family:
     """q(u) given the sites."""
     return family.from_sites(projection, _at_rows(parameters, sites, batch))
+
+
+def promise(
+    parameters: Parameters,
+    q: Family,
+    sites: Sequence[Sites | ClassSites],
+    target: Sequence[Sites | ClassSites],
+    latents: Latents,
+    projection: Projection,
+    batch: Batch,
+) -> Float[Array, ""]:
+    """About what the bound gains where the sites of q become the target."""
+    now, then = (_at_rows(parameters, some, batch) for some in (sites, target))
+    change = jax.tree.map(jnp.subtract, then, now)
+    pull = change.linear - jnp.einsum("nrs,ns->nr", change.metric, latents.mean)
+    return q.promise(projection, change._replace(linear=pull))
 
 
 def _at_rows(

@@ -36,6 +36,7 @@ from .sites import (
     bound_and_slopes,
     cautious,
     flat_sites,
+    promise,
     q_from_sites,
     sites_of_slopes,
 )
@@ -43,6 +44,7 @@ from .sites import (
 __all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "step"]
 
 E_STEPS = 200
+SURE = 10.0  # a step that was promised must gain so many times less than one that was taken
 PLAIN, CAREFUL, LAST = 0, 1, 2  # how an E-step goes on; once it was careful it ends plainly
 ITERATIONS = 50  # of L-BFGS in a round; it forgets what it knows of the curvature after each
 
@@ -60,6 +62,7 @@ class Problem(NamedTuple):
             than ten times as much.
         learn_inducing: whether inducing inputs move.
         hint: what the latents may be at the rows: the first step is taken from there.
+        reach: how far the hyperparameters may be expected to move together, see `lbfgs`.
     """
 
     batch: Batch
@@ -68,6 +71,7 @@ class Problem(NamedTuple):
     tolerance: float
     learn_inducing: bool = True
     hint: Latents | None = None
+    reach: np.ndarray | None = None
 
 
 class State(NamedTuple):
@@ -75,7 +79,7 @@ class State(NamedTuple):
 
     `objective`, what a round raises, is the bound plus the log density of the hyperparameters;
     where they have no prior it is the bound. `still` says that the last round ended because there
-    was nothing left to gain.
+    was nothing left to gain; `reach` is what it met of the inverse of the curvature.
     """
 
     parameters: Parameters
@@ -84,6 +88,7 @@ class State(NamedTuple):
     bound: float
     objective: float
     still: bool = False
+    reach: np.ndarray | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -104,6 +109,7 @@ class _Best(NamedTuple):
         at: what its expectations are taken over.
         slopes: of the bound there.
         target: the sites that a full step from there would set.
+        promise: about what that step would gain.
     """
 
     sites: tuple[Sites | ClassSites, ...]
@@ -112,11 +118,13 @@ class _Best(NamedTuple):
     at: tuple[Functions | Wide, ...]
     slopes: Slopes
     target: tuple[Sites | ClassSites, ...]
+    promise: Float[Array, ""]
 
 
 def _best_q(
     parameters: Parameters,
     sites: tuple[Sites | ClassSites, ...],
+    target: tuple[Sites | ClassSites, ...],
     projection: Projection,
     batch: Batch,
     rules: Rules,
@@ -126,6 +134,9 @@ def _best_q(
     hinted: Array,
 ) -> _Best:
     """Maximise the bound over q(u) with the hyperparameters held; the bound never falls.
+
+    The first attempt is at the target, the better guess; if there is no such q, nearer to the
+    sites. It ends where the next step promises little, or the last has gained little.
 
     Where another q is known to be good, what it says of the latents is a hint. If that is to be
     used (`hinted`) the first step is taken from there: from the prior, over which a rate may have
@@ -141,7 +152,9 @@ def _best_q(
         bound, at, slopes = bound_and_slopes(parameters, q, projection, batch, rules, latents)
         target = sites_of_slopes(parameters, q, at, slopes, batch)
         bound = jnp.where(first & jnp.isfinite(bound), lowest, bound)
-        return _Best(sites, q, bound, at, slopes, target)
+        left = promise(parameters, q, sites, target, latents, projection, batch)
+        left = jnp.where(first, jnp.inf, left)
+        return _Best(sites, q, bound, at, slopes, target, left)
 
     def unfinished(carry):
         _, rho, gain, n, _ = carry
@@ -163,13 +176,14 @@ def _best_q(
         over = (phase == CAREFUL) & (gained <= tolerance)  # now as it should be
         rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), jnp.where(lost, rho, 0.5 * rho))
         phase = jnp.where(lost, CAREFUL, jnp.where(over, LAST, phase))
-        return kept, rho, jnp.where(over, jnp.inf, gained), n + 1, phase
+        gained = jnp.where(over, jnp.inf, gained)
+        sure = SURE * jnp.where(accept, trial.promise, jnp.inf)
+        return kept, rho, jnp.minimum(gained, sure), n + 1, phase
 
-    # The first attempt only evaluates: its target is the sites themselves.
     shapes = jax.eval_shape(evaluated, sites, hinted)
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     infinity = jnp.full((), jnp.inf)
-    best = nothing._replace(sites=sites, bound=-infinity, target=sites)
+    best = nothing._replace(sites=sites, bound=-infinity, target=target)
     start = best, jnp.ones(()), infinity, 0, jnp.asarray(PLAIN)
     best = jax.lax.while_loop(unfinished, attempt, start)[0]
     return best._replace(bound=jnp.where(best.bound > lowest, best.bound, jnp.nan))
@@ -182,6 +196,7 @@ class _Evaluation(NamedTuple):
     gradient: Float[Array, " n"]
     bound: Float[Array, ""]
     sites: tuple[Sites | ClassSites, ...]
+    target: tuple[Sites | ClassSites, ...]
     q: Family
 
 
@@ -190,6 +205,7 @@ def _profile(
     z: Float[Array, " n"],
     parameters: Parameters,
     sites: tuple[Sites | ClassSites, ...],
+    target: tuple[Sites | ClassSites, ...],
     batch: Batch,
     jitter: Array,
     rules: Rules,
@@ -207,14 +223,17 @@ def _profile(
         return moved, moved.prior.matrices(batch.X, jitter).project()
 
     moved, projection = model(z)
-    best = _best_q(moved, sites, projection, batch, rules, tolerance, family, hint, hinted)
+    best = _best_q(
+        *(moved, sites, target, projection, batch, rules, tolerance, family, hint, hinted)
+    )
 
     def slope(z: Array) -> Array:
         moved, projection = model(z)
         return along(best.slopes, moved, best.q, projection, batch, rules) + moved.log_density()
 
     objective = best.bound + moved.log_density()
-    return _Evaluation(objective, jax.grad(slope)(z), best.bound, best.sites, best.q)
+    gradient = jax.grad(slope)(z)
+    return _Evaluation(objective, gradient, best.bound, best.sites, best.target, best.q)
 
 
 class _Climb:
@@ -229,9 +248,13 @@ class _Climb:
         self.best: _Evaluation | None = None
 
     def evaluate(self, z: np.ndarray) -> tuple[Array, Array]:
-        sites = self.begin.sites if self.best is None else self.best.sites
-        z_now = jnp.asarray(z, self.dtype)
-        found = _evaluated(z_now, self.begin.parameters, sites, self.problem, self.jitter)
+        sites, target = self.begin.sites, self.begin.sites
+        if self.best is not None:
+            sites, target = self.best.sites, self.best.target
+        found = _evaluated(
+            *(jnp.asarray(z, self.dtype), self.begin.parameters, sites, target),
+            *(self.problem, self.jitter),
+        )
         if float(found.objective) > self.objective:
             self.z, self.best, self.objective = z.copy(), found, float(found.objective)
             if self.watch is not None:
@@ -250,13 +273,14 @@ def _evaluated(
     z: Array,
     parameters: Parameters,
     sites: tuple,
+    target: tuple,
     problem: Problem,
     jitter: float,
     hinted: bool = False,
 ) -> _Evaluation:
     hinted = hinted and problem.hint is not None
     return _profile(
-        *(z, parameters, sites, problem.batch, jnp.asarray(jitter), problem.rules),
+        *(z, parameters, sites, target, problem.batch, jnp.asarray(jitter), problem.rules),
         *(jnp.asarray(problem.tolerance), problem.hint, jnp.asarray(hinted)),
         family=problem.family,
         learn_inducing=problem.learn_inducing,
@@ -279,13 +303,13 @@ def settle(
     By the program that climbs, which has the gradient to spare: one less to compile.
     """
     z = ravel_pytree(parameters.free(problem.learn_inducing))[0]
-    return _reached(parameters, _evaluated(z, parameters, sites, problem, jitter, hinted))
+    return _reached(parameters, _evaluated(z, parameters, sites, sites, problem, jitter, hinted))
 
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
     """The first E-step."""
     sites = flat_sites(parameters, problem.batch, problem.rules, problem.family)
-    return settle(parameters, sites, problem, jitter, hinted=True)
+    return settle(parameters, sites, problem, jitter, hinted=True)._replace(reach=problem.reach)
 
 
 def step(
@@ -312,7 +336,9 @@ def step(
     climb = _Climb(state, problem, jitter, watch)
     try:
         gain = 10.0 * problem.tolerance if tolerance is None else tolerance
-        _, still = maximise(climb.evaluate, climb.z, iterations or ITERATIONS, gain)
+        _, still, reach = maximise(
+            climb.evaluate, climb.z, iterations or ITERATIONS, gain, state.reach
+        )
     except KeyboardInterrupt:
         raise Interrupted(climb.reached()) from None
-    return climb.reached()._replace(still=still)
+    return climb.reached()._replace(still=still, reach=reach)

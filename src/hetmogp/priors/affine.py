@@ -1,7 +1,7 @@
 """Parameter functions that are affine in the latents: f(x) = b + W u(x)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -120,6 +120,31 @@ class Affine(Prior):
         """See `Prior.with_hyperprior`."""
         return replace(self, hyperprior=hyperprior)
 
+    @abstractmethod
+    def of_functions(self, part: slice) -> Self:
+        """The same with some of the parameter functions, and the latents that they may use."""
+
+    def _rows(self, part: slice) -> Self:
+        """The same with some of the parameter functions."""
+        hyperprior = self.hyperprior
+        if hyperprior is not None:
+            own = {name: _some(getattr(hyperprior, name), part) for name in ("constants", "sizes")}
+            hyperprior = replace(hyperprior, **own)
+        rows = {name: _some(getattr(self, name), part) for name in self.arrays}
+        return replace(self, **rows, hyperprior=hyperprior)
+
+    def _latents(self, used: Sequence[int]) -> Self:
+        """The same with some of the latents, one copy each."""
+        kept, hyperprior = self, self.hyperprior
+        if len(self.inducing_inputs) > 1 or self.counts:
+            counts = tuple(self.counts[r] for r in used) if self.counts else ()
+            Z = np.asarray(self.inducing_inputs)[list(used)]
+            kept = self.with_inducing(Z[:, : max(counts)] if counts else Z, counts)
+        if hyperprior is not None and hyperprior.kernels:
+            hyperprior = replace(hyperprior, kernels=tuple(hyperprior.kernels[r] for r in used))
+        kernels = tuple(self.kernels[r] for r in used)
+        return replace(kept, kernels=kernels, ranks=(1,) * len(kernels), hyperprior=hyperprior)
+
     def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
         """B_q = A_q A_qᵀ."""
         ends = np.cumsum(self.ranks)[:-1]
@@ -128,3 +153,8 @@ class Affine(Prior):
     def shown(self) -> dict[str, np.ndarray]:
         """See `Prior.shown`."""
         return {"weights": np.asarray(self.W), "constants": np.asarray(self.b)}
+
+
+def _some(rows: Float[Array, "J ..."], part: slice) -> Float[Array, "k ..."]:
+    """Some rows, by NumPy: nothing to compile."""
+    return jnp.asarray(np.asarray(rows)[part])

@@ -99,7 +99,8 @@ class Matrices(eqx.Module):
 
     def project(self) -> Projection:
         """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
-        A = whiten(self.inducing, self.cross)
+        first = np.cumsum(self.ranks) - self.ranks  # copy of each latent
+        A = whiten(self.inducing, self.cross, [self.widths[copy] for copy in first])
         residual = jnp.maximum(self.variance - jnp.sum(A * A, axis=1), 0.0)
         return Projection(copies(A, self.ranks), copies(residual, self.ranks), self.widths)
 

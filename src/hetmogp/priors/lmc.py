@@ -38,10 +38,7 @@ class LMC(Affine):
 
     @classmethod
     def together(cls, parts: Sequence["LMC"]) -> "LMC":
-        """All parameter functions and latents of models that share nothing, as one model.
-
-        Their inducing inputs, where they differ, have room for the same number of rows.
-        """
+        """All parameter functions and latents of models that share nothing, as one model."""
         first = parts[0]
         joined: dict[str, Any] = {
             name: jnp.concatenate([getattr(part, name) for part in parts])
@@ -97,17 +94,15 @@ class LMC(Affine):
     def in_use(self) -> Self:
         """The same without latents that no parameter function may use."""
         used = np.flatnonzero(np.asarray(self.mask).any(axis=0))
-        kept = self
-        if len(self.inducing_inputs) > 1 or self.counts:
-            counts = tuple(self.counts[r] for r in used) if self.counts else ()
-            kept = self.with_inducing(np.asarray(self.inducing_inputs)[used], counts)
-        centres = self.hyperprior.kernels if self.hyperprior is not None else ()
-        return kept.with_latents(
-            [self.kernels[r] for r in used],
-            [centres[r] for r in used] if centres else [],
-            np.asarray(self.weights)[:, used],
-            np.asarray(self.mask)[:, used],
-        )
+        columns = {
+            name: jnp.asarray(np.asarray(getattr(self, name))[:, used])
+            for name in ("weights", "mask")
+        }
+        return replace(self._latents(used), **columns)
+
+    def of_functions(self, part: slice) -> Self:
+        """See `Affine.of_functions`."""
+        return self._rows(part).in_use()
 
 
 def _inducing(parts: Sequence[LMC]) -> dict[str, Any]:
@@ -116,7 +111,12 @@ def _inducing(parts: Sequence[LMC]) -> dict[str, Any]:
     if all(np.array_equal(table, tables[0][:1]) for table in tables) and not parts[0].counts:
         return {}  # one set for all
     counts = sum((part.counts or part.widths for part in parts), ())
-    return {"inducing_inputs": jnp.concatenate([part.Z for part in parts]), "counts": counts}
+    room = [
+        np.pad(table, ((0, max(counts) - len(table)), (0, 0)), "edge")
+        for part in parts
+        for table in part.tables
+    ]
+    return {"inducing_inputs": jnp.asarray(np.stack(room)), "counts": counts}
 
 
 class Independent(Affine):
@@ -131,6 +131,10 @@ class Independent(Affine):
     def start(cls, centre: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> dict:
         """See `Prior.start`."""
         return {**super().start(centre, spread, noise), "weights": np.ones((len(centre), 1))}
+
+    def of_functions(self, part: slice) -> Self:
+        """See `Affine.of_functions`."""
+        return self._rows(part)._latents(range(len(self.kernels))[part])
 
     @property
     def W(self) -> Float[Array, "J J"]:  # noqa: N802

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..priors import Latents, Matrices, Projection
@@ -53,6 +54,15 @@ class Family(eqx.Module):
     @abstractmethod
     def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
         """The best member where each row has a Gaussian site instead of a likelihood."""
+
+    def promise(self, projection: Projection, change: LatentSites) -> Float[Array, ""]:
+        """About what the bound gains where the sites change so; infinite where that is not known.
+
+        Args:
+            projection: of the rows.
+            change: of the sites; its linear term is for latents as they differ from their means.
+        """
+        return jnp.full((), jnp.inf)
 
     @staticmethod
     @abstractmethod

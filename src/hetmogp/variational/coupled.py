@@ -25,6 +25,8 @@ from .blocks import Blocks
 
 __all__ = ["Coupled"]
 
+PROBES = 2  # random vectors that a trace is estimated with
+
 
 class Coupled(Blocks):
     """q(v) = N(m, S) over all K inducing variables: mean (1, K) and root (1, K, K)."""
@@ -35,7 +37,7 @@ class Coupled(Blocks):
     def at_prior(cls, widths: Sequence[int]) -> Self:
         """See `Family.at_prior`."""
         K = sum(widths)
-        return cls(jnp.zeros((1, K)), jnp.eye(K)[None])
+        return cls(*map(jnp.asarray, (np.zeros((1, K)), np.eye(K)[None])))
 
     @classmethod
     def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
@@ -45,6 +47,23 @@ class Coupled(Blocks):
         pull = _stacked(jnp.einsum("rmn,nr->rm", A, sites.linear), widths)
         root = transposed(inverse_root(P[None]))
         return cls((root[0] @ (root[0].T @ pull))[None], root)
+
+    def promise(self, projection: Projection, change: LatentSites) -> Float[Array, ""]:
+        """½ gᵀSg + ¼ tr(SDSD), with g and D the changes of P m, at m held, and of P.
+
+        That is the divergence of this q from the next, were the sites all there is. The trace is
+        the mean of |Rᵀ D R ε|² over standard normal ε, S = R Rᵀ, and a few of them say enough.
+        """
+        A, widths, root = projection.A, projection.widths, self.root[0]
+        g = _stacked(jnp.einsum("rmn,nr->rm", A, change.linear), widths)
+        total = 0.5 * jnp.sum((root.T @ g) ** 2)
+        noise = np.random.default_rng(0).standard_normal((PROBES, sum(widths)))
+        for one in jnp.asarray(noise, A.dtype):
+            at_rows = jnp.einsum("rmn,rm->nr", A, _apart(root @ one, widths))
+            pull = jnp.einsum("nrs,ns->nr", change.precision, at_rows)
+            back = _stacked(jnp.einsum("rmn,nr->rm", A, pull), widths)
+            total += 0.25 * jnp.sum((root.T @ back) ** 2) / PROBES
+        return total
 
     @staticmethod
     def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:

@@ -1,0 +1,139 @@
+"""Outputs that share nothing, fitted one by one.
+
+As one model they would cost (ΣK)³ + N (ΣK)² a pass, with K the inducing variables of an output; one
+by one they cost ΣK³ + N ΣK², and each ends when it has nothing left to gain.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Int
+
+from ..parameters import Parameters
+from ..priors import LMC, Affine, Independent, Latents
+from ..variational import Coupled
+from .alone import of_output
+from .checkpoint import Checkpoints
+from .fit import Fit
+from .full_batch import run_vem
+from .options import Options
+from .progress import Progress
+from .vem import Problem
+
+__all__ = ["numbers_of", "run_apart", "share_nothing"]
+
+
+def share_nothing(parameters: Parameters, problem: Problem) -> bool:
+    """Whether outputs have latents of their own, so that they can be fitted one by one."""
+    users = np.stack([_used(parameters, d) for d in range(len(parameters.likelihoods))])
+    plain = problem.family is Coupled and not problem.learn_inducing
+    return plain and len(users) > 1 and bool((users.sum(axis=0) <= 1).all())
+
+
+def _used(parameters: Parameters, d: int) -> np.ndarray:
+    """Which latents an output uses."""
+    prior, part = parameters.prior, parameters.slices[d]
+    if isinstance(prior, Independent):
+        return np.isin(np.arange(len(prior.kernels)), np.arange(part.start, part.stop))
+    if isinstance(prior, LMC) and set(prior.ranks) == {1}:
+        return np.asarray(prior.mask)[part].any(axis=0)
+    return np.ones(len(prior.kernels), bool)
+
+
+def _part(parameters: Parameters, d: int) -> Parameters:
+    """One output with the latents that it uses."""
+    prior = parameters.prior
+    assert isinstance(prior, Affine)
+    prior = prior.of_functions(parameters.slices[d])
+    anchors = parameters.anchors[d : d + 1]
+    return Parameters(prior, parameters.likelihoods[d : d + 1], anchors)
+
+
+def numbers_of(
+    parameters: Parameters, some: Callable[[Parameters], Parameters]
+) -> Int[np.ndarray, " n"]:
+    """Where the learned numbers of a part of a model stand among those of the whole."""
+    every, unravel = ravel_pytree(parameters.free(False))
+    n = len(every)
+    numbered = parameters.with_free(unravel(jnp.asarray(np.arange(n) / n, every.dtype)))
+    return np.rint(n * np.asarray(ravel_pytree(some(numbered).free(False))[0])).astype(int)
+
+
+def run_apart(
+    start: Parameters,
+    problem: Problem,
+    options: Options,
+    limits: tuple[int, float],
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+) -> Fit:
+    """Variational EM to convergence for each output; see `run_vem`.
+
+    What an interrupt leaves is given its best q(u), with the hyperparameters it starts from.
+    """
+    fits: list[Fit] = []
+    while len(fits) < len(start.likelihoods):
+        d = len(fits)
+        part = _part(start, d)
+        own = problem._replace(
+            batch=of_output(problem.batch, d),
+            hint=_hint(problem.hint, _used(start, d)),
+            reach=_reach(problem.reach, start, d),
+        )
+        interrupted = bool(fits) and fits[-1].interrupted
+        most = 0 if interrupted else limits[0]
+        kept = checkpoints and checkpoints.within(f"output{d}")
+        fit = run_vem([part], own, options, (most, limits[1]), progress, kept)
+        fit.interrupted |= interrupted
+        if fits and fit.jitter > fits[0].jitter:  # all in one model have the same
+            options, fits = replace(options, jitter=fit.jitter), []
+            continue
+        fits.append(fit)
+    return _together(start, fits)
+
+
+def _hint(hint: Latents | None, used: np.ndarray) -> Latents | None:
+    """What is known of some of the latents."""
+    if hint is None:
+        return None
+    mean, cov = np.asarray(hint.mean)[:, used], np.asarray(hint.cov)[:, used][:, :, used]
+    return Latents(jnp.asarray(mean), jnp.asarray(cov))
+
+
+def _reach(reach: np.ndarray | None, parameters: Parameters, d: int) -> np.ndarray | None:
+    if reach is None:
+        return None
+    places = numbers_of(parameters, partial(_part, d=d))
+    return reach[np.ix_(places, places)]
+
+
+def _together(start: Parameters, fits: Sequence[Fit]) -> Fit:
+    """The outputs as one model."""
+    widths = start.prior.widths
+    latent = np.repeat(np.arange(len(widths)), widths)  # of each inducing variable
+    mean, root = np.zeros(len(latent)), np.eye(len(latent))
+    numbers, unravel = ravel_pytree(start.free(False))
+    numbers = np.array(numbers)
+    for d, fit in enumerate(fits):
+        assert isinstance(fit.q, Coupled)
+        own = np.flatnonzero(_used(start, d)[latent])
+        mean[own], root[np.ix_(own, own)] = np.asarray(fit.q.mean)[0], np.asarray(fit.q.root)[0]
+        places = numbers_of(start, partial(_part, d=d))
+        numbers[places] = np.asarray(ravel_pytree(fit.parameters.free(False))[0])
+    rounds = max(len(fit.history) for fit in fits)
+    histories = [np.pad(fit.history, (0, rounds - len(fit.history)), "edge") for fit in fits]
+    return Fit(
+        start.with_free(unravel(jnp.asarray(numbers))),
+        Coupled(jnp.asarray(mean)[None], jnp.asarray(root)[None]),
+        sum(fit.bound for fit in fits),
+        fits[0].jitter,
+        np.sum(histories, axis=0).tolist(),
+        all(fit.converged for fit in fits),
+        fits[-1].interrupted,
+        max(fit.iterations for fit in fits),
+        tuple(fit.bound for fit in fits),
+    )

@@ -18,6 +18,7 @@ LOOPS = {
     ("data.py", "row_draws"): FOR_EVER,
     ("delimited.py", "last_byte"): "the length of the file",
     ("fitting/full_batch.py", "begin"): "five jitters, up to LARGEST_JITTER",
+    ("fitting/apart.py", "run_apart"): "the outputs, once for each of five jitters",
     ("fitting/full_batch.py", "advance"): "max_iter rounds",
     ("fitting/mini_batches.py", "_climb"): "max_iter steps and five jitters",
     ("fitting/mini_batches.py", "final_bound"): "the batches of an epoch, at most LAST_LOOK",

@@ -77,8 +77,10 @@ class HetMOGP(BaseEstimator):
             start and only finds q(u).
         tol: nats per observed value (5e-4); ten iterations of a round ("vem") or a window of steps
             ("svi") that gain less are the sign of convergence.
-        restarts: how many starts to try; the best bound is kept. One by default: in trials on the
-            paper's problem all starts ended at the same bound.
+        restarts: how many starts to try, with other weights and lengthscales; the best bound is
+            kept. By default full batches try short and long lengthscales, and for a sum of kernels
+            each part of it, for a few iterations, and carry the best on; mini-batches have one
+            start.
         dtype: "float64" or "float32".
         seed: everything random follows from it.
         progress: whether to show a progress bar in a terminal or notebook.

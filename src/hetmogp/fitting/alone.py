@@ -12,6 +12,7 @@ likelihood share a compiled program.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from operator import attrgetter
 
 import equinox as eqx
@@ -30,16 +31,14 @@ from ..tables import Dataset
 from .fit import NotPositiveDefiniteError
 from .inducing import Placed, inputs_of
 from .options import Options
+from .race import LENGTHSCALES, best_of, variants
 from .start import Beginning, apart, initial_parameters, typical
 from .vem import Problem, State, init, settle, step
 
 __all__ = ["PRICE", "Candidates", "alone", "converged", "of_output", "only", "without_idle_latents"]
 
 PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for what fixed it
-LENGTHSCALES = (0.02, 0.07, 0.25, 0.9)  # to start from, for one input, in standardised units
 WITH_GROUPS, GROUPS_ONLY = LENGTHSCALES[1:3]  # where latents over groups of inputs start
-SHORT, LONGER, KEEP = 6, 15, 2  # iterations of each start; of the better ones; how many these are
-SAME = 0.01  # nats: starts that differ by less have come to the same place
 LARGE = 0.3  # of a parameter function's variance: a latent with more is not tried without
 WEIGHTS = attrgetter("prior.weights", "prior.mask")
 
@@ -81,8 +80,11 @@ class Candidates:
             sizes.append((float(np.sqrt(max(len(seen), 1))), least))
         return sizes
 
-    def started(self, factor: float) -> list[Kernel]:
-        """The kernels at a multiple of one lengthscale, no shorter than can be seen."""
+    def started(self, factor: float, kernels: Sequence[Kernel] | None = None) -> list[Kernel]:
+        """The kernels at a multiple of one lengthscale, no shorter than can be seen.
+
+        `kernels` may be others in their places, with other starts.
+        """
         return [
             _as_arrays(
                 kernel.start(
@@ -91,7 +93,7 @@ class Candidates:
                     self.scaling.scale,
                 )
             )
-            for kernel, (size, least) in zip(self.kernels, self._sizes, strict=True)
+            for kernel, (size, least) in zip(kernels or self.kernels, self._sizes, strict=True)
         ]
 
     def typical(self) -> Kernel:
@@ -143,11 +145,11 @@ def alone(
     states = [state for state in states if np.isfinite(state.bound)]
     if not states:
         raise NotPositiveDefiniteError
-    runs = [step(state, problem, jitter, iterations=SHORT) for state in states]
-    runs = _different(sorted(runs, key=_worth, reverse=True))[:KEEP]
-    if len(runs) > 1:
-        runs = [step(run, problem, jitter, iterations=LONGER) for run in runs]
-    best = converged(max(runs, key=_worth), problem, jitter)
+
+    def climb(state: State, iterations: int) -> State:
+        return step(state, problem, jitter, iterations=iterations)
+
+    best = converged(best_of(states, climb, _worth), problem, jitter)
     less = without_idle_latents(best, problem, jitter)
     return best if less is best else converged(less, problem, jitter)
 
@@ -156,11 +158,12 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
     """Models with some of the supports, at some lengthscales, that differ from each other."""
     S, J = len(candidates.kernels), len(own)
     seen: list[list[np.ndarray]] = []
-    for factor in LENGTHSCALES:
-        kernels = candidates.started(factor)
+    sets = [candidates.kernels, *variants(candidates.kernels)]
+    for factor, some_kernels in product(LENGTHSCALES, sets):
+        kernels = candidates.started(factor, some_kernels)
         numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(kernels)]
         if any(all(map(np.array_equal, numbers, then)) for then in seen):
-            continue  # the shortest that can be seen was tried already
+            continue  # as given, or as short as can be seen: that was tried already
         seen.append(numbers)
         every = (*kernels, *[kernels[0]] * (J - 1))
         which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
@@ -174,15 +177,6 @@ def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Itera
             arrays = jnp.asarray(weights), jnp.asarray(used)
             moved = eqx.tree_at(WEIGHTS, start, arrays)
             yield eqx.tree_at(attrgetter("prior.kernels"), moved, every)
-
-
-def _different(states: Sequence[State]) -> list[State]:
-    """States that have come to different places, as their worth tells."""
-    kept: list[State] = []
-    for state in states:
-        if not kept or abs(_worth(state) - _worth(kept[-1])) > SAME:
-            kept.append(state)
-    return kept
 
 
 def _numbers(prior: LMC) -> int:

@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from types import ModuleType
 
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from ..parameters import Parameters
 from . import direct, vem
 from .checkpoint import Checkpoints
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError, towards
+from .lbfgs import MANY
 from .options import Options
 from .progress import Progress
 from .prune import without_idle_weights
+from .race import best_of
 from .sites import flat_sites
 
 __all__ = ["run_vem"]
-
-SHORT_ROUNDS = 3  # rounds of each start before the best is carried on
 
 
 @dataclass
@@ -55,7 +57,7 @@ def run_vem(
     """Variational EM to convergence, from the most promising of the starts.
 
     Args:
-        starts: models to start from; each gets a few rounds, the best bound is carried on.
+        starts: models to start from; each gets a few iterations, the best is carried on.
         problem: the data and how the bound is evaluated.
         options: of the fit.
         limits: the most rounds (0 fits q(u) alone), and the gain in nats that counts as none.
@@ -67,23 +69,19 @@ def run_vem(
     best: _Run | None = None
     try:
         best = loop.resumed(starts[0], limits[0])
-        for number, start in enumerate(starts if best is None else ()):
-            label = f"start {number + 1}/{len(starts)} · " if len(starts) > 1 else ""
-            run = loop.begin(start, options.jitter, limits[0])
-            progress.update(f"{label}first q(u)", 0.0, run.fit.bound)
-            best = best or run
-            if len(starts) > 1:
-                loop.advance(run, min(SHORT_ROUNDS, limits[0]), label)
-                best = run if run.fit.bound >= best.fit.bound else best
-        assert best is not None
-        loop.advance(best, best.until, "pruned · " if best.pruned else "", keep=True)
+        if best is None:
+            best = loop.begin(starts, options.jitter, limits[0])
+            progress.update("first q(u)", 0.0, best.fit.bound)
+        if best.fit.interrupted:
+            return best.fit
+        loop.advance(best, best.until, "pruned · " if best.pruned else "")
         if options.prunes and best.fit.converged and not best.pruned:
             less = without_idle_weights(best.state, problem, best.fit.jitter)
             if less is not best.state:
                 best.fit.converged, best.fit.bound = False, less.bound
                 best.state, best.pruned = less, True
                 best.until = max(limits[0], best.fit.iterations + 1)
-                loop.advance(best, best.until, "pruned · ", keep=True)
+                loop.advance(best, best.until, "pruned · ")
         return best.fit
     except KeyboardInterrupt:
         if best is None:
@@ -101,19 +99,41 @@ class _Loop:
     progress: Progress
     checkpoints: Checkpoints | None
 
-    def begin(self, start: Parameters, jitter: float, until: int) -> _Run:
-        """The first q(u), with as much jitter as it takes."""
-        while True:
-            state = self.method.init(start, self.problem, jitter)
-            if np.isfinite(state.bound):
-                fit = Fit(state.parameters, state.q, state.bound, jitter, [state.bound])
-                return _Run(fit, state, until)
-            jitter *= 10.0
-            if jitter > LARGEST_JITTER:
-                raise NotPositiveDefiniteError
+    def begin(self, starts: Sequence[Parameters], jitter: float, until: int) -> _Run:
+        """The most promising of the starts, with its first q(u) and as much jitter as it takes.
 
-    def advance(self, run: _Run, until: int, label: str, keep: bool = False) -> None:
-        """Take rounds until one gains too little; `keep` writes checkpoints."""
+        Starts of which one is enough, where nothing is to be learned but q(u), do not compete.
+        """
+        some = starts if until > 0 else starts[:1]
+        states: list[vem.State] = []
+        stopped = False
+        try:
+            while not states:
+                if jitter > LARGEST_JITTER:
+                    raise NotPositiveDefiniteError
+                for start in some:
+                    state = self.method.init(start, self.problem, jitter)
+                    states += [state] if np.isfinite(state.bound) else []
+                jitter *= 1.0 if states else 10.0
+            state = best_of(states, partial(self._climbed, jitter), attrgetter("objective"))
+        except KeyboardInterrupt as stop:
+            if isinstance(stop, vem.Interrupted):
+                states = [stop.state]
+            if not states:
+                raise
+            state, stopped = states[0], True
+        fit = Fit(state.parameters, state.q, state.bound, jitter, [state.objective])
+        return _Run(fit.interrupt() if stopped else fit, state, until)
+
+    def _climbed(self, jitter: float, state: vem.State, iterations: int) -> vem.State:
+        """A start after some iterations."""
+        self.progress.update("starts compete", 0.0, state.bound)
+        if self.method is vem:
+            return vem.step(state, self.problem, jitter, iterations=iterations)
+        return self.method.step(state, self.problem, jitter)
+
+    def advance(self, run: _Run, until: int, label: str) -> None:
+        """Take rounds until one gains too little."""
         fit, first_gain, fraction = run.fit, np.nan, 0.0
         every = (self.checkpoints and self.checkpoints.every) or 1
         while fit.iterations < until and not fit.converged:
@@ -133,7 +153,7 @@ class _Loop:
             fraction = towards(gain, first_gain, self.tolerance)
             self.progress.update(f"{label}round {fit.iterations}", fraction, fit.bound)
             fit.converged = bool(state.still or gain < self.tolerance)
-            if keep and (fit.converged or fit.iterations % every == 0):
+            if fit.converged or fit.iterations % every == 0:
                 self._keep(run)
 
     def _keep(self, run: _Run) -> None:
@@ -144,8 +164,14 @@ class _Loop:
                 **{"history": fit.history, "converged": fit.converged, "until": run.until},
                 **{"iterations": fit.iterations, "pruned": run.pruned},
             }
-            arrays = (state.parameters, state.sites, state.q)
+            arrays = (state.parameters, state.sites, state.q, self._reach(state))
             self.checkpoints.save(fit.iterations, arrays, notes)
+
+    def _reach(self, state: vem.State) -> np.ndarray:
+        """What is known of the curvature; zeros where that is nothing."""
+        n = len(ravel_pytree(state.parameters.free(self.problem.learn_inducing))[0])
+        n = n if self.method is vem and n <= MANY else 0
+        return np.zeros((n, n)) if state.reach is None else state.reach
 
     def resumed(self, start: Parameters, max_iter: int) -> _Run | None:
         """The run that the latest checkpoint holds, if there is any."""
@@ -157,12 +183,14 @@ class _Loop:
             start,
             sites if self.method is vem else (),
             problem.family.at_prior(start.prior.widths),
+            self._reach(vem.State(start, (), None, 0.0, 0.0)),
         )
         earlier = self.checkpoints.latest(like)
         if earlier is None:
             return None
-        (parameters, sites, q), notes = earlier
-        state = vem.State(parameters, sites, q, notes["bound"], notes["objective"])
+        (parameters, sites, q, known), notes = earlier
+        reach = np.asarray(known) if np.any(known) else None
+        state = vem.State(*(parameters, sites, q, notes["bound"], notes["objective"]), reach=reach)
         fit = Fit(parameters, q, state.bound, notes["jitter"], notes["history"])
         fit.converged, fit.iterations = notes["converged"], notes["iterations"]
         until = max(notes["until"], max_iter) if notes["pruned"] else max_iter

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import OptimizeResult, minimize
 
-__all__ = ["Climbed", "maximise"]
+__all__ = ["MANY", "Climbed", "maximise"]
 
 LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
 WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way

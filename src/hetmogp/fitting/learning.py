@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,7 @@ from .mesh import rounded
 from .mini_batches import Feed, run_svi
 from .options import Method, Options
 from .progress import Progress
+from .race import LENGTHSCALES, variants
 from .sharing import Choice, choose, hint, in_use, weights, without
 from .start import (
     Beginning,
@@ -265,8 +267,9 @@ def _starts(
     numbers = [j for j in range(len(data.columns)) if j not in data.labels]
     among = None if ready.method == "vem" else Z[0][:, numbers]
     lengthscales = initial_lengthscales(len(kernels), ready.X[:, numbers], among)
-    starts = [
-        initial_parameters(
+
+    def start(kernels: Sequence[Kernel], lengthscales: np.ndarray, restart: int = 0) -> Parameters:
+        return initial_parameters(
             *(data, Beginning(kernels, ranks, Z, lengthscales), ready.scaling),
             prior=options.prior,
             weight_scale=options.weight_scale,
@@ -274,8 +277,12 @@ def _starts(
             seed=options.seed,
             restart=restart,
         )
-        for restart in range(options.restarts or 1)
-    ]
+
+    starts = [start(kernels, lengthscales, restart) for restart in range(options.restarts or 1)]
+    if ready.method == "vem" and options.natural_gradients and options.restarts is None:
+        size = np.sqrt(max(len(numbers), 1))
+        for some, factor in product(variants(kernels), LENGTHSCALES):
+            starts.append(start(some, np.full(len(kernels), size * factor)))
     return distributed.numbers_of_first(starts)  # machines differ by rounding
 
 

@@ -18,6 +18,8 @@ from . import held
 
 __all__ = ["Combined", "Kernel", "Product", "Sum", "positive"]
 
+LEANING = 30.0  # how many times the weight of the others one part of a sum may start with
+
 
 def positive(value: Any) -> Any:
     """Turn a user's number or list into an array, checked once; arrays of JAX pass through.
@@ -92,6 +94,14 @@ class Kernel(eqx.Module):
         none = [None] * len(held.names(self))
         return eqx.tree_at(changed, self, [*none, *(part.learned() for part in self.parts)])
 
+    def forgotten(self) -> Self:
+        """The same where nobody has said with which lengthscales learning starts."""
+        return self
+
+    def leaning(self) -> list[Self]:
+        """Where else learning may start: a sum where one part has nearly all the weight."""
+        return []
+
     def in_words(self, units: Mapping[str, str]) -> str:
         """A fitted kernel for people; `units` has the unit of each input by its name."""
         return repr(self)
@@ -130,6 +140,10 @@ class Combined(Kernel):
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`."""
         return self.each(lambda kernel: kernel.rescaled(scale, centre))
+
+    def forgotten(self) -> Self:
+        """See `Kernel.forgotten`."""
+        return self.each(lambda kernel: kernel.forgotten())
 
 
 class Sum(Combined):
@@ -170,6 +184,13 @@ class Sum(Combined):
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`."""
         return held.as_given(super().rescaled(scale, centre))
+
+    def leaning(self) -> list[Self]:
+        """See `Kernel.leaning`."""
+        if self.weights is not None:
+            return []
+        shares = 1.0 + (LEANING - 1.0) * np.eye(len(self.kernels))
+        return [dataclasses.replace(self, weights=share) for share in shares]
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""

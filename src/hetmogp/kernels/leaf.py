@@ -94,6 +94,12 @@ class Leaf(Kernel):
             lengthscale = self.lengthscale / kernel._active(scale)
         return dataclasses.replace(kernel, lengthscale=self._one_or_each(lengthscale))
 
+    def forgotten(self) -> Self:
+        """See `Kernel.forgotten`."""
+        if "lengthscale" in held.names(self):
+            return self
+        return dataclasses.replace(self, lengthscale=None)
+
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`. A shared lengthscale becomes one per input."""
         if self.lengthscale is None:

@@ -114,7 +114,12 @@ def _inverse_curvature(path: Sequence[_Point]) -> Float[np.ndarray, "n n"] | Non
     return H
 
 
-def _root(reach: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """A matrix whose square is this one."""
-    values, vectors = np.linalg.eigh(reach)
-    return (vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
+def _root(reach: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"] | None:
+    """L with L Lᵀ = reach, triangular: a number that has no slope stays as it is, to the last bit.
+
+    None where rounding has left no such L.
+    """
+    try:
+        return np.linalg.cholesky(reach + 1e-12 * np.diag(np.diag(reach)))
+    except np.linalg.LinAlgError:
+        return None

@@ -13,6 +13,7 @@ __all__ = ["MANY", "Climbed", "maximise"]
 LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
 WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way
 PATIENCE = 5  # trials of one step, after which it must have gained something
+FAR = 5.0  # how far a number may move in one climb: further off, quadrature may promise anything
 MANY = 500  # numbers whose curvature is not kept: the matrix would be large
 
 
@@ -71,7 +72,10 @@ def maximise(
     def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
         if len(tried) >= PATIENCE and max(p.value for p in tried) < path[-1].value + tolerance:
             raise _NothingToGainError
-        value, slope = (np.asarray(a, float) for a in value_and_gradient(back(w)))
+        z = back(w)
+        if np.abs(z - start).max(initial=0.0) > FAR:
+            return LARGE, np.zeros_like(w)
+        value, slope = (np.asarray(a, float) for a in value_and_gradient(z))
         if not (np.isfinite(value) and np.isfinite(slope).all()):
             return LARGE, np.zeros_like(w)
         point = _Point(w.copy(), float(value), slope if root is None else slope @ root)

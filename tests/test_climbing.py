@@ -1,13 +1,13 @@
 """What makes a climb short: curvature that was met before, steps that promise little, parts."""
 
-from dataclasses import replace
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from problems import JITTER, mixed_problem
+from scipy.stats import multivariate_normal
 
+import hetmogp as hm
 from hetmogp.bound import Rules
 from hetmogp.fitting import vem
 from hetmogp.fitting.apart import numbers_of, run_apart, share_nothing
@@ -15,6 +15,7 @@ from hetmogp.fitting.full_batch import run_vem
 from hetmogp.fitting.lbfgs import maximise
 from hetmogp.fitting.options import Options
 from hetmogp.fitting.progress import Progress
+from hetmogp.fitting.sharing import in_use
 from hetmogp.linalg import whiten
 from hetmogp.session import session
 from hetmogp.variational import Coupled
@@ -46,6 +47,7 @@ def test_a_second_climb_knows_the_curvature_that_the_first_met():
     hill = Hill()
     first = maximise(hill, np.zeros(12), 200, 1e-9)
     np.testing.assert_allclose(first.z, hill.top, atol=1e-3)
+    assert first.reach is not None
     there = np.ones(12)  # elsewhere on the same hill, three times as high: more data
     higher, plain = Hill(), Hill()
     higher.curvature *= 3.0
@@ -63,6 +65,7 @@ def test_a_climb_that_starts_at_the_top_ends_at_once_and_keeps_what_it_knew():
     climbed = maximise(hill, hill.top, 50, 1e-3, reach)
     assert climbed.still
     assert hill.asked < 5
+    assert climbed.reach is not None
     np.testing.assert_allclose(climbed.reach, reach)
 
 
@@ -77,6 +80,35 @@ def test_noise_in_the_last_digits_does_not_keep_a_climb_going():
     assert climbed.still
     assert hill.asked < 120
     assert hill(climbed.z)[0] > -1.0
+
+
+def test_a_climb_does_not_leap_to_where_anything_is_promised():
+    """Far off, a bound by quadrature may be of any height: it is not believed."""
+    hill = Hill()
+
+    def with_a_spike(z):
+        value, slope = hill(z)
+        return (value, slope) if np.abs(z).max() < 8 else (np.asarray(1e6), slope)
+
+    reach = 1e4 * np.eye(12)  # which invites leaps
+    climbed = maximise(with_a_spike, np.zeros(12), 200, 1e-6, reach)
+    np.testing.assert_allclose(climbed.z, hill.top, atol=0.5)
+
+
+@pytest.mark.parametrize("lengthscale", [0.5, 15.0, 200.0])
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_cycle_is_found_from_any_start(lengthscale, listed):
+    rng = np.random.default_rng(3)
+    year = np.arange(120.0)
+    y = np.sin(2 * np.pi * year / 11) + 0.3 * np.sin(2 * np.pi * year / 4.3)
+    y = y + 0.2 * rng.standard_normal(120)
+    kernel = hm.RBF(lengthscale=lengthscale)
+    model = hm.HetMOGP({"y": hm.Gaussian()}, kernel=[kernel] if listed else kernel, progress=False)
+    model.fit(year, {"y": y})
+    assert 0.5 < float(model.kernels_[0].lengthscale[0]) < 5.0
+    K = np.exp(-0.5 * (year[:, None] - year) ** 2 / 2.0**2) + 0.05 * np.eye(120)
+    exact = multivariate_normal(np.full(120, y.mean()), K * y.var()).logpdf(y)
+    assert model.elbo_ > exact - 3.0  # the evidence where a cycle is seen for what it is
 
 
 def test_a_promise_is_what_the_next_step_gains():
@@ -130,6 +162,8 @@ def test_outputs_that_share_nothing_come_out_as_in_one_model():
     again = vem.init(apart.parameters, problem._replace(tolerance=1e-8), apart.jitter)
     assert apart.bound == pytest.approx(again.bound, abs=1e-3)
     assert apart.history[-1] == pytest.approx(again.objective, abs=1e-3)
+    assert isinstance(apart.q, Coupled)
+    assert isinstance(again.q, Coupled)
     np.testing.assert_allclose(apart.q.mean, again.q.mean, atol=0.02)
 
 
@@ -145,7 +179,7 @@ def test_the_numbers_of_a_part_are_found_among_those_of_the_whole():
     fewer = np.array(parameters.prior.mask)
     fewer[:, 1] = 0.0
     parameters = eqx.tree_at(lambda p: p.prior.mask, parameters, jnp.asarray(fewer))
-    places = numbers_of(parameters, lambda p: replace(p, prior=p.prior.in_use()))
+    places = numbers_of(parameters, in_use)
     n = 4 * 4 + 4 + 4  # weights, constants, lengthscales
     assert len(places) == n - 4 - 1
     assert len(set(places)) == len(places)

@@ -5,7 +5,6 @@ by one they cost ΣK³ + N ΣK², and each ends when it has nothing left to gain
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import jax.numpy as jnp
@@ -38,9 +37,10 @@ def _used(parameters: Parameters, d: int) -> np.ndarray:
     """Which latents an output uses."""
     prior, part = parameters.prior, parameters.slices[d]
     if isinstance(prior, Independent):
-        return np.isin(np.arange(len(prior.kernels)), np.arange(part.start, part.stop))
+        every = np.arange(len(prior.kernels))
+        return (every >= part.start) & (every < part.stop)
     if isinstance(prior, LMC) and set(prior.ranks) == {1}:
-        return np.asarray(prior.mask)[part].any(axis=0)
+        return np.asarray(np.asarray(prior.mask)[part].any(axis=0))
     return np.ones(len(prior.kernels), bool)
 
 
@@ -76,6 +76,7 @@ def run_apart(
     What an interrupt leaves is given its best q(u), with the hyperparameters it starts from.
     """
     fits: list[Fit] = []
+    jitter = options.jitter
     while len(fits) < len(start.likelihoods):
         d = len(fits)
         part = _part(start, d)
@@ -87,11 +88,12 @@ def run_apart(
         interrupted = bool(fits) and fits[-1].interrupted
         most = 0 if interrupted else limits[0]
         kept = checkpoints and checkpoints.within(f"output{d}")
-        fit = run_vem([part], own, options, (most, limits[1]), progress, kept)
+        fit = run_vem([part], own, options, (most, limits[1]), progress, kept, jitter)
         fit.interrupted |= interrupted
-        if fits and fit.jitter > fits[0].jitter:  # all in one model have the same
-            options, fits = replace(options, jitter=fit.jitter), []
+        if fit.jitter > jitter and fits:  # all in one model have the same
+            jitter, fits = fit.jitter, []
             continue
+        jitter = fit.jitter
         fits.append(fit)
     return _together(start, fits)
 
@@ -116,8 +118,8 @@ def _together(start: Parameters, fits: Sequence[Fit]) -> Fit:
     widths = start.prior.widths
     latent = np.repeat(np.arange(len(widths)), widths)  # of each inducing variable
     mean, root = np.zeros(len(latent)), np.eye(len(latent))
-    numbers, unravel = ravel_pytree(start.free(False))
-    numbers = np.array(numbers)
+    every, unravel = ravel_pytree(start.free(False))
+    numbers = np.array(every)
     for d, fit in enumerate(fits):
         assert isinstance(fit.q, Coupled)
         own = np.flatnonzero(_used(start, d)[latent])

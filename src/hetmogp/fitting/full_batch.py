@@ -53,6 +53,7 @@ def run_vem(
     limits: tuple[int, float],
     progress: Progress,
     checkpoints: Checkpoints | None = None,
+    jitter: float | None = None,
 ) -> Fit:
     """Variational EM to convergence, from the most promising of the starts.
 
@@ -63,6 +64,7 @@ def run_vem(
         limits: the most rounds (0 fits q(u) alone), and the gain in nats that counts as none.
         progress: where to report.
         checkpoints: where to keep the fit between rounds, once the best start is known.
+        jitter: on the diagonals of k(Z, Z), to begin with; that of the options if not said.
     """
     method = vem if options.natural_gradients else direct
     loop = _Loop(problem, method, limits[1], progress, checkpoints)
@@ -70,7 +72,7 @@ def run_vem(
     try:
         best = loop.resumed(starts[0], limits[0])
         if best is None:
-            best = loop.begin(starts, options.jitter, limits[0])
+            best = loop.begin(starts, jitter or options.jitter, limits[0])
             progress.update("first q(u)", 0.0, best.fit.bound)
         if best.fit.interrupted:
             return best.fit
@@ -164,14 +166,19 @@ class _Loop:
                 **{"history": fit.history, "converged": fit.converged, "until": run.until},
                 **{"iterations": fit.iterations, "pruned": run.pruned},
             }
-            arrays = (state.parameters, state.sites, state.q, self._reach(state))
+            arrays = (
+                state.parameters,
+                state.sites,
+                state.q,
+                self._reach(state.parameters, state.reach),
+            )
             self.checkpoints.save(fit.iterations, arrays, notes)
 
-    def _reach(self, state: vem.State) -> np.ndarray:
+    def _reach(self, parameters: Parameters, known: np.ndarray | None) -> np.ndarray:
         """What is known of the curvature; zeros where that is nothing."""
-        n = len(ravel_pytree(state.parameters.free(self.problem.learn_inducing))[0])
+        n = len(ravel_pytree(parameters.free(self.problem.learn_inducing))[0])
         n = n if self.method is vem and n <= MANY else 0
-        return np.zeros((n, n)) if state.reach is None else state.reach
+        return np.zeros((n, n)) if known is None else known
 
     def resumed(self, start: Parameters, max_iter: int) -> _Run | None:
         """The run that the latest checkpoint holds, if there is any."""
@@ -183,7 +190,7 @@ class _Loop:
             start,
             sites if self.method is vem else (),
             problem.family.at_prior(start.prior.widths),
-            self._reach(vem.State(start, (), None, 0.0, 0.0)),
+            self._reach(start, None),
         )
         earlier = self.checkpoints.latest(like)
         if earlier is None:

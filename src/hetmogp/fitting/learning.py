@@ -268,7 +268,7 @@ def _starts(
     among = None if ready.method == "vem" else Z[0][:, numbers]
     lengthscales = initial_lengthscales(len(kernels), ready.X[:, numbers], among)
 
-    def start(kernels: Sequence[Kernel], lengthscales: np.ndarray, restart: int = 0) -> Parameters:
+    def begun(kernels: Sequence[Kernel], lengthscales: np.ndarray, restart: int = 0) -> Parameters:
         return initial_parameters(
             *(data, Beginning(kernels, ranks, Z, lengthscales), ready.scaling),
             prior=options.prior,
@@ -278,11 +278,11 @@ def _starts(
             restart=restart,
         )
 
-    starts = [start(kernels, lengthscales, restart) for restart in range(options.restarts or 1)]
+    starts = [begun(kernels, lengthscales, restart) for restart in range(options.restarts or 1)]
     if ready.method == "vem" and options.natural_gradients and options.restarts is None:
         size = np.sqrt(max(len(numbers), 1))
         for some, factor in product(variants(kernels), LENGTHSCALES):
-            starts.append(start(some, np.full(len(kernels), size * factor)))
+            starts.append(begun(some, np.full(len(kernels), size * factor)))
     return distributed.numbers_of_first(starts)  # machines differ by rounding
 
 

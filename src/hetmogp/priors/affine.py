@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -128,9 +128,12 @@ class Affine(Prior):
         """The same with some of the parameter functions."""
         hyperprior = self.hyperprior
         if hyperprior is not None:
-            own = {name: _some(getattr(hyperprior, name), part) for name in ("constants", "sizes")}
-            hyperprior = replace(hyperprior, **own)
-        rows = {name: _some(getattr(self, name), part) for name in self.arrays}
+            hyperprior = replace(
+                hyperprior,
+                constants=_some(hyperprior.constants, part),
+                sizes=_some(hyperprior.sizes, part),
+            )
+        rows: dict[str, Any] = {name: _some(getattr(self, name), part) for name in self.arrays}
         return replace(self, **rows, hyperprior=hyperprior)
 
     def _latents(self, used: Sequence[int]) -> Self:

@@ -93,8 +93,8 @@ class LMC(Affine):
 
     def in_use(self) -> Self:
         """The same without latents that no parameter function may use."""
-        used = np.flatnonzero(np.asarray(self.mask).any(axis=0))
-        columns = {
+        used = np.flatnonzero(np.asarray(self.mask).any(axis=0)).tolist()
+        columns: dict[str, Any] = {
             name: jnp.asarray(np.asarray(getattr(self, name))[:, used])
             for name in ("weights", "mask")
         }

@@ -87,7 +87,9 @@ def run_apart(
         )
         interrupted = bool(fits) and fits[-1].interrupted
         most = 0 if interrupted else limits[0]
-        kept = checkpoints and checkpoints.within(f"output{d}")
+        kept = None
+        if checkpoints is not None and jitter == options.jitter:  # others were with less of it
+            kept = checkpoints.within(f"output{d}")
         fit = run_vem([part], own, options, (most, limits[1]), progress, kept, jitter)
         fit.interrupted |= interrupted
         if fit.jitter > jitter and fits:  # all in one model have the same

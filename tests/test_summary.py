@@ -48,10 +48,17 @@ def test_shares_and_correlations_are_those_of_the_prior(model):
 
 
 def test_it_prints_everything_and_lines_up(model):
-    text = repr(model.summary())
+    text, n = repr(model.summary()), model.n_iter_
+    state = "converged" if model.converged_ else "NOT converged"
     for words in (
         *("2 outputs, 3 parameter functions, 2 latents", f"bound {model.elbo_:,.2f}"),
-        *("NOT converged after 1 round of VEM", "scale 0.5", "HetGaussian()", "a.variance", "exp"),
+        *(
+            f"; {state} after {n} round{'s' * (n > 1)} of VEM",
+            "scale 0.5",
+            "HetGaussian()",
+            "a.variance",
+            "exp",
+        ),
     ):
         assert words in text
     block = text.split("correlation of the parameter functions\n")[1].splitlines()

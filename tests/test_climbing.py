@@ -91,7 +91,7 @@ def test_a_climb_does_not_leap_to_where_anything_is_promised():
         return (value, slope) if np.abs(z).max() < 8 else (np.asarray(1e6), slope)
 
     reach = 1e4 * np.eye(12)  # which invites leaps
-    climbed = maximise(with_a_spike, np.zeros(12), 200, 1e-6, reach)
+    climbed = maximise(with_a_spike, np.zeros(12), 200, 1e-6, reach, far=5.0)
     np.testing.assert_allclose(climbed.z, hill.top, atol=0.5)
 
 

@@ -13,7 +13,6 @@ __all__ = ["MANY", "Climbed", "maximise"]
 LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
 WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way
 PATIENCE = 5  # trials of one step, after which it must have gained something
-FAR = 5.0  # how far a number may move in one climb: further off, quadrature may promise anything
 MANY = 500  # numbers whose curvature is not kept: the matrix would be large
 
 
@@ -49,6 +48,7 @@ def maximise(
     iterations: int,
     tolerance: float = 0.0,
     reach: Float[np.ndarray, "n n"] | None = None,
+    far: float = np.inf,
 ) -> Climbed:
     """Raise a function by L-BFGS.
 
@@ -60,6 +60,7 @@ def maximise(
         reach: what an earlier climb found of the inverse of the curvature. The climb is made in
             coordinates in which that is the identity, so it knows from the first step what the
             earlier one had learned by the last.
+        far: no number moves more than this.
     """
     start = np.asarray(start, float)
     root = None if reach is None else _root(reach)
@@ -73,7 +74,7 @@ def maximise(
         if len(tried) >= PATIENCE and max(p.value for p in tried) < path[-1].value + tolerance:
             raise _NothingToGainError
         z = back(w)
-        if np.abs(z - start).max(initial=0.0) > FAR:
+        if np.abs(z - start).max(initial=0.0) > far:
             return LARGE, np.zeros_like(w)
         value, slope = (np.asarray(a, float) for a in value_and_gradient(z))
         if not (np.isfinite(value) and np.isfinite(slope).all()):

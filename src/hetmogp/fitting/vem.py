@@ -46,7 +46,8 @@ __all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "step"]
 E_STEPS = 200
 SURE = 10.0  # a step that was promised must gain so many times less than one that was taken
 PLAIN, CAREFUL, LAST = 0, 1, 2  # how an E-step goes on; once it was careful it ends plainly
-ITERATIONS = 50  # of L-BFGS in a round; it forgets what it knows of the curvature after each
+FAR = 5.0  # how far a number may move in a round: further off, quadrature may promise anything
+ITERATIONS = 50  # of L-BFGS in a round
 
 Watch = Callable[[float], None]
 
@@ -337,7 +338,7 @@ def step(
     try:
         gain = 10.0 * problem.tolerance if tolerance is None else tolerance
         _, still, reach = maximise(
-            climb.evaluate, climb.z, iterations or ITERATIONS, gain, state.reach
+            climb.evaluate, climb.z, iterations or ITERATIONS, gain, state.reach, FAR
         )
     except KeyboardInterrupt:
         raise Interrupted(climb.reached()) from None

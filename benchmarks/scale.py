@@ -18,7 +18,7 @@ import pandas as pd
 from out_of_core import INPUTS, LIKELIHOODS, make
 
 import hetmogp as hm
-from hetmogp.fitting import learning
+from hetmogp.fitting import runs
 
 IN_MEMORY = 2  # files, of a million rows each
 BATCHES = (500, 2_000, 10_000, 50_000)
@@ -40,13 +40,13 @@ def steps_per_second(data: tuple, size: int, dtype: str) -> float:
             progress=False,
         )
         begun: list[float] = []
-        run = learning.run_svi
+        run = runs.run_svi
 
         def timed(*a: Any, run: Any = run, begun: list[float] = begun, **k: Any) -> Any:
             begun.append(time.perf_counter())
             return run(*a, **k)
 
-        with mock.patch.object(learning, "run_svi", timed):
+        with mock.patch.object(runs, "run_svi", timed):
             model.fit(*data)
         taken.append(time.perf_counter() - begun[0])
     return (counts[1] - counts[0]) / (taken[2] - taken[1])

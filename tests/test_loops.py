@@ -28,7 +28,7 @@ LOOPS = {
     ("fitting/stream.py", "_all_buffers"): FOR_EVER,
     ("fitting/stream.py", "step"): "the rows of a step; each turn takes some, or the epoch ends",
     ("fitting/inducing.py", "by_need"): "a threshold that grows until the budget is kept",
-    ("fitting/learning.py", "by_first"): "five jitters, up to LARGEST_JITTER",
+    ("fitting/choosing.py", "by_first"): "five jitters, up to LARGEST_JITTER",
     ("fitting/vem.py", "_best_q"): "E_STEPS turns, a step of 1e-4, or a gain below the tolerance",
     ("storage/read.py", "_options"): "the tensors of the file",
 }

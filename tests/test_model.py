@@ -576,12 +576,12 @@ def test_svi_takes_different_inputs_per_output():
 
 
 def test_a_full_batch_asked_for_by_name_is_not_refused_for_its_size(monkeypatch):
-    monkeypatch.setattr("hetmogp.fitting.learning.LARGEST_VEM_ROWS", 1)
+    monkeypatch.setattr("hetmogp.fitting.ready.LARGEST_VEM_ROWS", 1)
     assert alone(max_iter=0).method_ == "vem"
 
 
 def test_large_data_take_mini_batches_by_themselves(monkeypatch):
-    monkeypatch.setattr("hetmogp.fitting.learning.LARGEST_VEM_COST", 1.0)
+    monkeypatch.setattr("hetmogp.fitting.ready.LARGEST_VEM_COST", 1.0)
     assert fitted(**{**SVI, "method": "auto", "max_iter": 1}).method_ == "svi"
 
 

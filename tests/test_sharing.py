@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 
 import hetmogp as hm
 from hetmogp.columns import Column
+from hetmogp.fitting import Progress
 from hetmogp.fitting.alone import PRICE
 from hetmogp.fitting.inducing import how_many_inducing
 from hetmogp.fitting.supports import groups
@@ -168,3 +169,24 @@ def test_a_list_of_kernels_says_how_many_latents_there_are():
     kernels = [hm.RBF(), hm.Matern32(), hm.Matern12()]
     model = hm.HetMOGP([hm.Gaussian()], kernel=kernels, inducing=5, max_iter=1, prune=False)
     assert len(model.fit(x, wave).kernels_) == 3
+
+
+@pytest.mark.parametrize("when", ["b alone", "joint"])
+def test_an_interrupt_while_latents_are_chosen_keeps_what_was_found(when, monkeypatch):
+    """With all outputs fitted alone it is that model; before, the rest as they start."""
+    stops = iter([KeyboardInterrupt])
+
+    def update(self, what, *_):
+        if what.startswith(when):
+            raise next(stops)
+
+    monkeypatch.setattr(Progress, "update", update)
+    Y = {"a": noisy(wave), "b": noisy(-2 * wave), "c": noisy(wave)}
+    model = hm.HetMOGP(REAL, progress=False)
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        model.fit(x, Y)
+    assert model.interrupted_
+    assert not model.summary().shared
+    error = model.predict(x)["a"].mean - wave
+    assert np.sqrt(np.mean(error**2)) < 0.15  # it was fitted before
+    assert np.isfinite(model.nlpd(x, Y)["global"])

@@ -35,7 +35,7 @@ from .race import LENGTHSCALES, best_of, variants
 from .start import Beginning, apart, initial_parameters, typical
 from .vem import Problem, State, init, settle, step
 
-__all__ = ["PRICE", "Candidates", "alone", "converged", "of_output", "only", "without_idle_latents"]
+__all__ = ["PRICE", "Alone", "Candidates", "converged", "of_output", "only", "without_idle_latents"]
 
 PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for what fixed it
 WITH_GROUPS, GROUPS_ONLY = LENGTHSCALES[1:3]  # where latents over groups of inputs start
@@ -121,62 +121,78 @@ def _as_arrays(kernel: Kernel) -> Kernel:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)
 
 
-def alone(
-    data: Dataset,
-    problem: Problem,
-    candidates: Candidates,
-    options: Options,
-    jitter: float,
-) -> State:
-    """The best model of the single output in `data`.
+@dataclass(frozen=True)
+class Alone:
+    """The model of a single output.
 
-    Raises:
-        NotPositiveDefiniteError: where this takes more jitter.
+    Attributes:
+        data: the output.
+        problem: its values as one batch, and how the bound is evaluated.
+        candidates: the latents that each parameter function may have.
+        options: of the fit.
+        jitter: on the diagonals of k(Z, Z).
     """
-    S, J = len(candidates.kernels), len(data.likelihoods[0].latent)
-    start = initial_parameters(
-        *(data, candidates.beginning([*range(S), *[0] * (J - 1)]), candidates.scaling),
-        weight_scale=options.weight_scale,
-        hyperpriors=options.hyperpriors is not None,
-        seed=options.seed,
-    )
-    own = block_diag(np.ones(S), np.eye(J - 1))[:J] if J > 1 else np.ones((1, S))
-    states = [init(one, problem, jitter) for one in _starts(start, candidates, own)]
-    states = [state for state in states if np.isfinite(state.bound)]
-    if not states:
-        raise NotPositiveDefiniteError
 
-    def climb(state: State, iterations: int) -> State:
-        return step(state, problem, jitter, iterations=iterations)
+    data: Dataset
+    problem: Problem
+    candidates: Candidates
+    options: Options
+    jitter: float
 
-    best = converged(best_of(states, climb, _worth), problem, jitter)
-    less = without_idle_latents(best, problem, jitter)
-    return best if less is best else converged(less, problem, jitter)
+    def best(self) -> State:
+        """The best model.
 
+        Raises:
+            NotPositiveDefiniteError: where this takes more jitter.
+        """
+        states = [init(one, self.problem, self.jitter) for one in self._starts()]
+        states = [state for state in states if np.isfinite(state.bound)]
+        if not states:
+            raise NotPositiveDefiniteError
 
-def _starts(start: Parameters, candidates: Candidates, own: np.ndarray) -> Iterator[Parameters]:
-    """Models with some of the supports, at some lengthscales, that differ from each other."""
-    S, J = len(candidates.kernels), len(own)
-    seen: list[list[np.ndarray]] = []
-    sets = [candidates.kernels, *variants(candidates.kernels)]
-    for factor, some_kernels in product(LENGTHSCALES, sets):
-        kernels = candidates.started(factor, some_kernels)
-        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(kernels)]
-        if any(all(map(np.array_equal, numbers, then)) for then in seen):
-            continue  # as given, or as short as can be seen: that was tried already
-        seen.append(numbers)
-        every = (*kernels, *[kernels[0]] * (J - 1))
-        which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
-        if S > 1 and factor == WITH_GROUPS:
-            which.append(np.ones(S))
-        if S > 1 and factor == GROUPS_ONLY:
-            which.append(np.arange(S) > 0)
-        for some in which:
-            used = own * np.concatenate([some, np.ones(J - 1)])
-            weights = used / np.sqrt(used.sum(axis=1, keepdims=True))
-            arrays = jnp.asarray(weights), jnp.asarray(used)
-            moved = eqx.tree_at(WEIGHTS, start, arrays)
-            yield eqx.tree_at(attrgetter("prior.kernels"), moved, every)
+        def climb(state: State, iterations: int) -> State:
+            return step(state, self.problem, self.jitter, iterations=iterations)
+
+        best = converged(best_of(states, climb, _worth), self.problem, self.jitter)
+        less = without_idle_latents(best, self.problem, self.jitter)
+        return best if less is best else converged(less, self.problem, self.jitter)
+
+    def begun(self) -> State:
+        """The model with the longest lengthscales that it starts from, for want of a better one."""
+        *_, last = self._starts()
+        return init(last, self.problem, self.jitter)
+
+    def _starts(self) -> Iterator[Parameters]:
+        """Models with some of the supports, at some lengthscales, that differ from each other."""
+        data, candidates, options = self.data, self.candidates, self.options
+        S, J = len(candidates.kernels), len(data.likelihoods[0].latent)
+        start = initial_parameters(
+            *(data, candidates.beginning([*range(S), *[0] * (J - 1)]), candidates.scaling),
+            weight_scale=options.weight_scale,
+            hyperpriors=options.hyperpriors is not None,
+            seed=options.seed,
+        )
+        own = block_diag(np.ones(S), np.eye(J - 1))[:J] if J > 1 else np.ones((1, S))
+        seen: list[list[np.ndarray]] = []
+        sets = [candidates.kernels, *variants(candidates.kernels)]
+        for factor, some_kernels in product(LENGTHSCALES, sets):
+            kernels = candidates.started(factor, some_kernels)
+            numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(kernels)]
+            if any(all(map(np.array_equal, numbers, then)) for then in seen):
+                continue  # as given, or as short as can be seen: that was tried already
+            seen.append(numbers)
+            every = (*kernels, *[kernels[0]] * (J - 1))
+            which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
+            if S > 1 and factor == WITH_GROUPS:
+                which.append(np.ones(S))
+            if S > 1 and factor == GROUPS_ONLY:
+                which.append(np.arange(S) > 0)
+            for some in which:
+                used = own * np.concatenate([some, np.ones(J - 1)])
+                weights = used / np.sqrt(used.sum(axis=1, keepdims=True))
+                arrays = jnp.asarray(weights), jnp.asarray(used)
+                moved = eqx.tree_at(WEIGHTS, start, arrays)
+                yield eqx.tree_at(attrgetter("prior.kernels"), moved, every)
 
 
 def _numbers(prior: LMC) -> int:

@@ -12,7 +12,7 @@ all of them share one compiled program.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from ..posterior import Posterior
 from ..priors import LMC, PRIORS, Independent, Latents
 from ..tables import Dataset
 from ..variational import Family
-from .alone import PRICE, Candidates, alone, of_output, only, without_idle_latents
+from .alone import PRICE, Alone, Candidates, of_output, only, without_idle_latents
 from .apart import numbers_of
 from .fit import NotPositiveDefiniteError
 from .inducing import by_need
@@ -37,9 +37,9 @@ from .progress import Progress
 from .prune import merged
 from .sites import flat_sites, information
 from .start import function_keys, initial_parameters, normal
-from .vem import Problem, State, init, settle, step
+from .vem import Interrupted, Problem, State, init, settle, step
 
-__all__ = ["Choice", "choose", "hint", "in_use", "weights", "without"]
+__all__ = ["Choice", "Chooser", "hint", "in_use", "weights", "without"]
 
 SHORT = 15  # iterations of each joint start before the best is carried on
 CROSS = 0.001  # the size of weights across outputs where the joint model starts alone
@@ -64,6 +64,7 @@ class Choice(NamedTuple):
         alone_information: the same of `alone`.
         reach: of the hyperparameters of `chosen` that are in use, see `lbfgs`; for all values.
         alone_reach: the same of `alone`.
+        interrupted: whether the user stopped it; then nothing is shared.
     """
 
     chosen: Parameters
@@ -80,6 +81,7 @@ class Choice(NamedTuple):
     alone_information: np.ndarray
     reach: np.ndarray | None = None
     alone_reach: np.ndarray | None = None
+    interrupted: bool = False
 
     @property
     def parameters(self) -> Parameters:
@@ -125,19 +127,11 @@ class Choice(NamedTuple):
         return cls(chosen, q, alone, alone_q, **rest)
 
 
-def choose(
-    data: Dataset,
-    problem: Problem,
-    candidates: Candidates,
-    options: Options,
-    jitter: float,
-    progress: Progress,
-    budget: int,
-    share: float = 1.0,
-) -> Choice:
-    """Fit every output alone and all of them together, and choose.
+@dataclass(frozen=True)
+class Chooser:
+    """Fits every output alone and all of them together, and chooses.
 
-    Args:
+    Attributes:
         data: the outputs.
         problem: all their values as one batch, and how the bound is evaluated.
         candidates: the latents that each parameter function may have.
@@ -147,67 +141,145 @@ def choose(
         budget: how many inducing inputs all latents may have together.
         share: how many values there are for each that is here. What they gain grows with their
             number, and a weight has one price.
-
-    Raises:
-        NotPositiveDefiniteError: where this takes more jitter.
     """
-    states = []
-    for d, name in enumerate(data.names):
-        progress.update(f"{name} alone", d / len(data.names))
-        one = problem._replace(batch=of_output(problem.batch, d))
-        states.append(alone(only(data, d), one, candidates, options, jitter))
-    own = np.array([state.bound for state in states])
-    if len(states) == 1 or options.prior != "lmc":
-        separate = in_use(_together([state.parameters for state in states], candidates))
-        if PRIORS[options.prior].one_each:
-            separate = _one_each(separate)
-        apart = settle(separate, _sites(states, separate, problem), problem, jitter)
+
+    data: Dataset
+    problem: Problem
+    candidates: Candidates
+    options: Options
+    jitter: float
+    progress: Progress
+    budget: int
+    share: float = 1.0
+
+    def choice(self) -> Choice:
+        """What the data pays for.
+
+        Raises:
+            NotPositiveDefiniteError: where this takes more jitter.
+        """
+        problem, share = self.problem, self.share
+        states, stopped = self._each_alone()
+        own = np.array([state.bound for state in states])
+        single = len(states) == 1 or self.options.prior != "lmc"
+        separate = _together([state.parameters for state in states], self.candidates)
+        if single:
+            separate = in_use(separate)
+            separate = _one_each(separate) if PRIORS[self.options.prior].one_each else separate
+        needy = not single and sum(separate.prior.widths) > self.budget
+        if needy:
+            separate = self._placed_by_need(separate, states)
+        apart = self._settled(separate, _sites(states, separate, problem))
+        if not np.isfinite(apart.bound):
+            raise NotPositiveDefiniteError
         known = share * _information(apart, problem)
-        return Choice(
-            *(separate, apart.q, separate, apart.q, jitter, own, own, float(own.sum()), False),
-            *(problem.batch.observed, known, known),
+        found = Choice(
+            *(separate, apart.q, separate, apart.q, self.jitter, own, own, float(own.sum())),
+            *(False, problem.batch.observed, known, known),
         )
-    separate = _together([state.parameters for state in states], candidates)
-    needy = sum(separate.prior.widths) > budget
-    if needy:
-        separate = _placed_by_need(separate, states, problem, budget, data.labels, options.seed)
-    apart = settle(separate, _sites(states, separate, problem), problem, jitter)
-    if not np.isfinite(apart.bound):
-        raise NotPositiveDefiniteError
-    if needy:
-        apart = step(apart, problem, jitter, iterations=SHORT)
-    joint = _joint(data, apart, problem, candidates, options, jitter, progress)
-    shared = _pays(joint, apart, share)
-    if shared:
-        progress.update("joint, latents that pay", 0.8, joint.bound)
-        joint = without_idle_latents(joint, problem, jitter, share)
-    else:  # perhaps with so few latents, each doing the work of several, that sharing costs nothing
-        less = step(merged(joint, problem, jitter, PRICE / share), problem, jitter)
-        if weights(less.parameters) <= weights(apart.parameters) and _pays(less, apart, share):
-            joint, shared = less, True
-    chosen = joint if shared else apart
-    together = np.array(
-        [
-            joint.bound - settle(joint.parameters, joint.sites, without(d, problem), jitter).bound
-            for d in range(len(states))
+        if single or stopped:
+            return found._replace(interrupted=stopped)
+        try:
+            apart = self._climbed(apart, SHORT) if needy else apart
+            joint, shared = self._joint_that_pays(apart)
+            together = self._added(joint)
+        except KeyboardInterrupt:
+            return found._replace(interrupted=True)
+        chosen = joint if shared else apart
+        return Choice(
+            chosen.parameters,
+            chosen.q,
+            apart.parameters,
+            apart.q,
+            self.jitter,
+            own,
+            together,
+            joint.bound,
+            shared,
+            problem.batch.observed,
+            share * _information(chosen, problem),
+            share * _information(apart, problem),
+            _reach(chosen, share),
+            _reach(apart, share),
+        )
+
+    def _settled(self, parameters: Parameters, sites: tuple) -> State:
+        return settle(parameters, sites, self.problem, self.jitter)
+
+    def _climbed(self, state: State, iterations: int, tolerance: float | None = None) -> State:
+        if not np.isfinite(state.bound):
+            return state
+        return step(state, self.problem, self.jitter, iterations=iterations, tolerance=tolerance)
+
+    def _each_alone(self) -> tuple[list[State], bool]:
+        """Every output's own model, and whether the user stopped it.
+
+        What is not fitted by then keeps the hyperparameters it starts from.
+        """
+        states: list[State] = []
+        stopped = False
+        for d, name in enumerate(self.data.names):
+            problem = self.problem._replace(batch=of_output(self.problem.batch, d))
+            task = Alone(only(self.data, d), problem, self.candidates, self.options, self.jitter)
+            try:
+                self.progress.update(f"{name} alone", d / len(self.data.names))
+                state = task.begun() if stopped else task.best()
+            except KeyboardInterrupt as stop:
+                stopped = True
+                state = stop.state if isinstance(stop, Interrupted) else task.begun()
+            states.append(state)
+        return states, stopped
+
+    def _placed_by_need(self, parameters: Parameters, parts: Sequence[State]) -> Parameters:
+        """The alone models as one, with as many inducing inputs as it may have, by need."""
+        batch = self.problem.batch
+        each = [
+            _information(part, self.problem._replace(batch=of_output(batch, d)))
+            for d, part in enumerate(parts)
         ]
-    )
-    return Choice(
-        chosen.parameters,
-        chosen.q,
-        apart.parameters,
-        apart.q,
-        jitter,
-        own,
-        together,
-        joint.bound,
-        shared,
-        problem.batch.observed,
-        share * _information(chosen, problem),
-        share * _information(apart, problem),
-        _reach(chosen, share),
-        _reach(apart, share),
-    )
+        known = np.concatenate(each, axis=1)
+        known = np.column_stack([known, known.mean(axis=1)])  # the spare one needs some too
+        prior = _lmc(parameters)
+        placed = by_need(
+            *(prior, batch.observed, known, self.budget, self.data.labels, self.options.seed)
+        )
+        return replace(parameters, prior=prior.with_inducing(*placed))
+
+    def _joint_that_pays(self, apart: State) -> tuple[State, bool]:
+        """The joint model, less what does not pay, and whether it pays as a whole."""
+        joint = self._joint(apart)
+        if _pays(joint, apart, self.share):
+            self.progress.update("joint, latents that pay", 0.8, joint.bound)
+            return without_idle_latents(joint, self.problem, self.jitter, self.share), True
+        # Perhaps with so few latents, each doing the work of several, that sharing costs nothing.
+        less = merged(joint, self.problem, self.jitter, PRICE / self.share)
+        less = step(less, self.problem, self.jitter)
+        cheap = weights(less.parameters) <= weights(apart.parameters)
+        return (less, True) if cheap and _pays(less, apart, self.share) else (joint, False)
+
+    def _joint(self, apart: State) -> State:
+        """The joint model, from the better of its starts."""
+        data, seed, update = self.data, self.options.seed, self.progress.update
+        update("joint, from alone", 0.0)
+        start = _with_cross_weights(apart.parameters, data, seed)
+        runs = [self._climbed(self._settled(start, apart.sites), SHORT)]
+        for restart in range(self.options.restarts or 1):
+            update(f"joint, mixed start {restart + 1}", 0.0)
+            start = _mixed(apart.parameters, data, self.candidates, seed, restart)
+            runs.append(self._climbed(init(start, self.problem, self.jitter), SHORT))
+        best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
+        update("joint", 0.5, best.bound)
+        # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
+        enough = CLOSE * PRICE * (weights(best.parameters) - weights(apart.parameters))
+        return self._climbed(best, ITERATIONS, enough)
+
+    def _added(self, state: State) -> np.ndarray:
+        """What each output adds to the bound of all, hyperparameters held."""
+        less = (
+            settle(state.parameters, state.sites, without(d, self.problem), self.jitter).bound
+            for d in range(len(self.data.names))
+        )
+        return state.bound - np.array(list(less))
 
 
 def _information(state: State, problem: Problem) -> np.ndarray:
@@ -223,33 +295,6 @@ def _reach(state: State, share: float) -> np.ndarray | None:
         return None
     places = numbers_of(state.parameters, in_use)
     return state.reach[np.ix_(places, places)] / share
-
-
-def _joint(
-    data: Dataset,
-    apart: State,
-    problem: Problem,
-    candidates: Candidates,
-    options: Options,
-    jitter: float,
-    progress: Progress,
-) -> State:
-    """The joint model, from the better of its starts."""
-
-    def short(state: State, what: str) -> State:
-        progress.update(f"joint, {what}", 0.0)
-        return step(state, problem, jitter, iterations=SHORT) if np.isfinite(state.bound) else state
-
-    start = _with_cross_weights(apart.parameters, data, options.seed)
-    runs = [short(settle(start, apart.sites, problem, jitter), "from alone")]
-    for restart in range(options.restarts or 1):
-        start = _mixed(apart.parameters, data, candidates, options.seed, restart)
-        runs.append(short(init(start, problem, jitter), f"mixed start {restart + 1}"))
-    best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
-    progress.update("joint", 0.5, best.bound)
-    # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
-    enough = CLOSE * PRICE * (weights(best.parameters) - weights(apart.parameters))
-    return step(best, problem, jitter, iterations=ITERATIONS, tolerance=enough)
 
 
 def _pays(joint: State, apart: State, share: float) -> bool:
@@ -332,26 +377,6 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
         tuple(part.likelihoods[0] for part in parts),
         tuple(part.anchors[0] if part.anchors else None for part in parts),
     )
-
-
-def _placed_by_need(
-    parameters: Parameters,
-    parts: Sequence[State],
-    problem: Problem,
-    budget: int,
-    labels: Sequence[int],
-    seed: int,
-) -> Parameters:
-    """The alone models as one, with so many inducing inputs in all, where latents need them."""
-    each = [
-        _information(part, problem._replace(batch=of_output(problem.batch, d)))
-        for d, part in enumerate(parts)
-    ]
-    known = np.concatenate(each, axis=1)
-    known = np.column_stack([known, known.mean(axis=1)])  # the spare one needs some too
-    prior = _lmc(parameters)
-    placed = by_need(prior, problem.batch.observed, known, budget, labels, seed)
-    return replace(parameters, prior=prior.with_inducing(*placed))
 
 
 def _moved(

@@ -27,7 +27,7 @@ __all__ = ["PAPER", "SETTINGS", "fetch", "run"]
 
 FILE = "arrhythmia_p255.npz"
 LIKELIHOODS = {"sex": Bernoulli(), "log_age": Gaussian()}
-SETTINGS: dict[str, Any] = {"latents": 3, "inducing": 100, "learn_inducing": False}
+SETTINGS: dict[str, Any] = {}
 CASES: dict[str, dict[str, Any]] = {
     "one lengthscale": {"kernel": RBF(ard=False)},
     "ARD": {"kernel": RBF(ard=True)},

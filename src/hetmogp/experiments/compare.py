@@ -171,7 +171,7 @@ def _effort(table: pd.DataFrame) -> str:
 
 def markdown(table: pd.DataFrame, paper: Paper, settings: str) -> str:
     """The tables in Markdown, with the paper's numbers in columns of their own."""
-    lines = [f"Settings: `{settings}`.", ""]
+    lines = [f"Settings: `{settings}`." if settings else "Settings: the defaults.", ""]
     for case, cells, effort in _sections(table):
         if case in paper:
             theirs = [paper[case].get(output, ("", "")) for output in cells["output"]]

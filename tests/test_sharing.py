@@ -31,10 +31,15 @@ def sharing():
 
 
 @pytest.fixture(scope="module")
-def separate():
+def unrelated():
     """Three outputs that have nothing to do with each other."""
-    Y = {"a": noisy(wave), "b": noisy(np.cos(17 * x)), "c": noisy((3 * x - 1) ** 2)}
-    return hm.HetMOGP(REAL, progress=False).fit(x, Y)
+    return {"a": noisy(wave), "b": noisy(np.cos(17 * x)), "c": noisy((3 * x - 1) ** 2)}
+
+
+@pytest.fixture(scope="module")
+def separate(unrelated):
+    """A model of them."""
+    return hm.HetMOGP(REAL, progress=False).fit(x, unrelated)
 
 
 def test_outputs_of_one_function_share_it_and_fill_each_others_gaps(sharing):
@@ -190,3 +195,15 @@ def test_an_interrupt_while_latents_are_chosen_keeps_what_was_found(when, monkey
     error = model.predict(x)["a"].mean - wave
     assert np.sqrt(np.mean(error**2)) < 0.15  # it was fitted before
     assert np.isfinite(model.nlpd(x, Y)["global"])
+
+
+def test_outputs_that_stay_alone_are_those_of_independent_models(separate, unrelated):
+    """With few rows nothing is fitted again once sharing was found not to pay."""
+    alone = hm.independent(REAL, progress=False).fit(x, unrelated)
+    assert separate.elbo_ == pytest.approx(alone.elbo_)
+    assert separate.elbo_ == pytest.approx(separate.sharing_.loc["all", "alone"])
+    for name in REAL:
+        mean, other = (model.predict(x)[name].mean for model in (separate, alone))
+        np.testing.assert_allclose(mean, other, atol=1e-6)
+    assert separate.converged_
+    assert separate.history_[-1] < separate.elbo_  # less what the hyperpriors take

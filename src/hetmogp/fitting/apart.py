@@ -23,7 +23,7 @@ from .options import Options
 from .progress import Progress
 from .vem import Problem
 
-__all__ = ["numbers_of", "run_apart", "share_nothing"]
+__all__ = ["as_one", "numbers_of", "run_apart", "share_nothing"]
 
 
 def share_nothing(parameters: Parameters, problem: Problem) -> bool:
@@ -97,7 +97,7 @@ def run_apart(
             continue
         jitter = fit.jitter
         fits.append(fit)
-    return _together(start, fits)
+    return as_one(start, fits)
 
 
 def _hint(hint: Latents | None, used: np.ndarray) -> Latents | None:
@@ -115,8 +115,8 @@ def _reach(reach: np.ndarray | None, parameters: Parameters, d: int) -> np.ndarr
     return reach[np.ix_(places, places)]
 
 
-def _together(start: Parameters, fits: Sequence[Fit]) -> Fit:
-    """The outputs as one model."""
+def as_one(start: Parameters, fits: Sequence[Fit]) -> Fit:
+    """The fits of outputs as one model, such as `start` is."""
     widths = start.prior.widths
     latent = np.repeat(np.arange(len(widths)), widths)  # of each inducing variable
     mean, root = np.zeros(len(latent)), np.eye(len(latent))

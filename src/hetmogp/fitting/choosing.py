@@ -10,6 +10,7 @@ from ..batch import Batch
 from ..data import full_batch
 from ..parameters import Parameters
 from ..tables import Dataset
+from ..variational import Coupled
 from .alone import PRICE, Candidates
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .inducing import (
@@ -61,6 +62,8 @@ def chosen(data: Dataset, options: Options, ready: Ready, progress: Progress) ->
     whole, observed = (sum(int(seen.sum()) for seen in d.observed()) for d in (data, some))
     share = whole / observed
     family = options.family("vem", J + 1, placed.inputs.shape[1])
+    dense = is_auto(options.inducing) and placed.inputs.shape[1] == len(X) and not placed.counts
+    complete = some is data and ready.method == "vem" and dense and family is Coupled
     tolerance = 0.1 * options.limits("vem", observed)[1]
     problem = Problem(batch, options.rules, family, tolerance, learn_inducing=False)
 
@@ -69,7 +72,7 @@ def chosen(data: Dataset, options: Options, ready: Ready, progress: Progress) ->
         while True:
             try:
                 task = some, problem, candidates, options, jitter, progress
-                return Chooser(*task, COARSE, share).choice()
+                return Chooser(*task, COARSE, share, complete).choice()
             except NotPositiveDefiniteError:
                 jitter *= 10.0
                 if jitter > LARGEST_JITTER:

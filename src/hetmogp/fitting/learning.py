@@ -72,8 +72,8 @@ def learn(
     choice, starts = None, []
     try:
         choice = chosen(data, options, ready, progress) if options.chooses else None
-        if choice is not None and choice.interrupted:
-            return Learned(_as_it_stands(choice), ready.scaling, "vem", choice)
+        if choice is not None and (choice.interrupted or choice.final):
+            return Learned(_as_chosen(choice), ready.scaling, "vem", choice)
         starts = _starts(data, options, ready, choice)
         if ready.method == "vem":
             rough = None
@@ -92,10 +92,15 @@ def learn(
     return Learned(fit, ready.scaling, ready.method, choice)
 
 
-def _as_it_stands(choice: Choice) -> Fit:
-    """The model that was reached when the user stopped the choice."""
+def _as_chosen(choice: Choice) -> Fit:
+    """The model as it was chosen, where that is all: nothing is left to learn, or no patience."""
     bound = float(choice.own.sum())
-    return Fit(choice.chosen, choice.q, bound, choice.jitter, [bound]).interrupt()
+    objective = bound + float(choice.chosen.log_density())
+    fit = Fit(choice.chosen, choice.q, bound, choice.jitter, [objective])
+    if choice.interrupted:
+        return fit.interrupt()
+    fit.converged, fit.iterations, fit.each = True, 1, tuple(choice.own.tolist())
+    return fit
 
 
 def _starts(

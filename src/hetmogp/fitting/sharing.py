@@ -29,8 +29,8 @@ from ..priors import LMC, PRIORS, Independent, Latents
 from ..tables import Dataset
 from ..variational import Family
 from .alone import PRICE, Alone, Candidates, of_output, only, without_idle_latents
-from .apart import numbers_of
-from .fit import NotPositiveDefiniteError
+from .apart import as_one, numbers_of
+from .fit import Fit, NotPositiveDefiniteError
 from .inducing import by_need
 from .options import Options
 from .progress import Progress
@@ -65,6 +65,7 @@ class Choice(NamedTuple):
         reach: of the hyperparameters of `chosen` that are in use, see `lbfgs`; for all values.
         alone_reach: the same of `alone`.
         interrupted: whether the user stopped it; then nothing is shared.
+        final: whether nothing is left to learn, `chosen` having all rows and inducing inputs.
     """
 
     chosen: Parameters
@@ -82,6 +83,7 @@ class Choice(NamedTuple):
     reach: np.ndarray | None = None
     alone_reach: np.ndarray | None = None
     interrupted: bool = False
+    final: bool = False
 
     @property
     def parameters(self) -> Parameters:
@@ -141,6 +143,7 @@ class Chooser:
         budget: how many inducing inputs all latents may have together.
         share: how many values there are for each that is here. What they gain grows with their
             number, and a weight has one price.
+        complete: whether the outputs' own models have all rows, and inducing inputs at all of them.
     """
 
     data: Dataset
@@ -151,6 +154,7 @@ class Chooser:
     progress: Progress
     budget: int
     share: float = 1.0
+    complete: bool = False
 
     def choice(self) -> Choice:
         """What the data pays for.
@@ -163,18 +167,17 @@ class Chooser:
         own = np.array([state.bound for state in states])
         single = len(states) == 1 or self.options.prior != "lmc"
         separate = _together([state.parameters for state in states], self.candidates)
-        if single:
-            separate = in_use(separate)
-            separate = _one_each(separate) if PRIORS[self.options.prior].one_each else separate
+        if single and self.complete and not stopped:
+            return self._finished(states, separate, own)
+        separate = self._plain(separate) if single else separate
         needy = not single and sum(separate.prior.widths) > self.budget
-        if needy:
-            separate = self._placed_by_need(separate, states)
-        apart = self._settled(separate, _sites(states, separate, problem))
+        start = self._placed_by_need(separate, states) if needy else separate
+        apart = self._settled(start, _sites(states, start, problem))
         if not np.isfinite(apart.bound):
             raise NotPositiveDefiniteError
         known = share * _information(apart, problem)
         found = Choice(
-            *(separate, apart.q, separate, apart.q, self.jitter, own, own, float(own.sum())),
+            *(start, apart.q, start, apart.q, self.jitter, own, own, float(own.sum())),
             *(False, problem.batch.observed, known, known),
         )
         if single or stopped:
@@ -185,6 +188,9 @@ class Chooser:
             together = self._added(joint)
         except KeyboardInterrupt:
             return found._replace(interrupted=True)
+        if self.complete and not shared:
+            alone = self._finished(states, separate, own)
+            return alone._replace(together=together, joint=joint.bound)
         chosen = joint if shared else apart
         return Choice(
             chosen.parameters,
@@ -202,6 +208,26 @@ class Chooser:
             _reach(chosen, share),
             _reach(apart, share),
         )
+
+    def _finished(self, states: Sequence[State], separate: Parameters, own: np.ndarray) -> Choice:
+        """Outputs that stay alone and have all rows and inducing inputs: they are fitted."""
+        parts = [self._plain(state.parameters) for state in states]
+        fits = [
+            Fit(part, state.q, state.bound, self.jitter, [state.objective])
+            for part, state in zip(parts, states, strict=True)
+        ]
+        fit = as_one(self._plain(separate), fits)
+        known = np.zeros((len(self.problem.batch.X), 0))  # nobody asks
+        return Choice(
+            *(fit.parameters, fit.q, fit.parameters, fit.q, self.jitter, own, own),
+            *(fit.bound, False, self.problem.batch.observed, known, known),
+            final=True,
+        )
+
+    def _plain(self, parameters: Parameters) -> Parameters:
+        """The same without latents that nobody uses, as a prior that may know no others."""
+        used = in_use(parameters)
+        return _one_each(used) if PRIORS[self.options.prior].one_each else used
 
     def _settled(self, parameters: Parameters, sites: tuple) -> State:
         return settle(parameters, sites, self.problem, self.jitter)

@@ -23,7 +23,14 @@ __all__ = ["PAPER", "SETTINGS", "run"]
 
 FILE = "extrasensory_3users.parquet"
 LIKELIHOODS = {"home": Bernoulli(), "movement": HetGaussian(), "phone": Bernoulli()}
-SETTINGS: dict[str, Any] = {}
+SETTINGS: dict[str, Any] = {
+    "latents": 6,
+    "inducing": 100,
+    "learn_inducing": False,
+    "weight_scale": 1.0,
+    "method": "vem",
+    "tol": 1e-4,
+}
 PEOPLE = 3
 DAY = 1 / 7
 TRAIN, TEST = 750, 1000

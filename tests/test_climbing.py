@@ -121,10 +121,9 @@ def test_a_promise_is_what_the_next_step_gains():
         eqx.tree_at(lambda s: s.linear, site, site.linear + 0.1 * jnp.sin(7.0 * site.linear))
         for site in best.sites
     )
-    rest = projection, batch, Rules()
-    found = vem._best_q(
-        *(parameters, sites, sites, *rest, jnp.asarray(1e300), Coupled, None, jnp.asarray(False))
-    )
+    numbers = jnp.asarray(JITTER), jnp.asarray(1e300)
+    given = vem._Given(batch, Rules(), *numbers, None, jnp.asarray(False))
+    found = vem._best_q(parameters, sites, sites, projection, given, Coupled)
     left = best.bound - float(found.bound)
     assert 0.01 < left < 5.0
     assert float(found.promise) == pytest.approx(left, rel=0.3)

@@ -193,12 +193,11 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu(family):
     """Two batched LAPACK calls in flight on two cores hang for ever; every call must be single."""
     _, batch, parameters = mixed_problem(3)
     sites = flat_sites(parameters, batch, Rules(), family)
-    fixed = parameters, sites, sites, batch
     jitter = jnp.asarray(JITTER)
+    given = vem._Given(batch, Rules(), jitter, jitter, None, jnp.asarray(False))
     lowered = [
         vem._profile.lower(
-            *(ravel_pytree(parameters.free())[0], *fixed, jitter, Rules(), jitter),
-            *(None, jnp.asarray(False)),
+            *(ravel_pytree(parameters.free())[0], parameters, sites, sites, given),
             family=family,
             learn_inducing=True,
         ),

@@ -100,6 +100,26 @@ class Interrupted(KeyboardInterrupt):
         self.state = state
 
 
+class _Given(NamedTuple):
+    """What evaluations have in common.
+
+    Attributes:
+        batch: all the data.
+        rules: how the bound is evaluated.
+        jitter: on the diagonals of k(Z, Z).
+        tolerance: nats that an E-step may leave.
+        hint: what the latents may be at the rows.
+        hinted: whether the first step is taken from there.
+    """
+
+    batch: Batch
+    rules: Rules
+    jitter: Array
+    tolerance: Array
+    hint: Latents | None
+    hinted: Array
+
+
 class _Best(NamedTuple):
     """The best q(u) that an E-step found.
 
@@ -127,12 +147,8 @@ def _best_q(
     sites: tuple[Sites | ClassSites, ...],
     target: tuple[Sites | ClassSites, ...],
     projection: Projection,
-    batch: Batch,
-    rules: Rules,
-    tolerance: Array,
+    given: _Given,
     family: type[Family],
-    hint: Latents | None,
-    hinted: Array,
 ) -> _Best:
     """Maximise the bound over q(u) with the hyperparameters held; the bound never falls.
 
@@ -143,13 +159,14 @@ def _best_q(
     used (`hinted`) the first step is taken from there: from the prior, over which a rate may have
     any size, no step may be short enough.
     """
+    batch, rules, tolerance = given.batch, given.rules, given.tolerance
     lowest = jnp.finfo(projection.A.dtype).min  # not the bound, but less than any
 
     def evaluated(sites, first):
         q = q_from_sites(family, parameters, sites, projection, batch)
         latents = q.latents(projection)
-        if hint is not None:
-            latents = jax.tree.map(lambda a, b: jnp.where(first, a, b), hint, latents)
+        if given.hint is not None:
+            latents = jax.tree.map(lambda a, b: jnp.where(first, a, b), given.hint, latents)
         bound, at, slopes = bound_and_slopes(parameters, q, projection, batch, rules, latents)
         target = sites_of_slopes(parameters, q, at, slopes, batch)
         bound = jnp.where(first & jnp.isfinite(bound), lowest, bound)
@@ -168,7 +185,7 @@ def _best_q(
             lambda old, new, safe: (1.0 - rho) * old + rho * jnp.where(phase == CAREFUL, safe, new),
             *(best.sites, best.target, careful),
         )
-        trial = evaluated(mixed, hinted & (n == 0))
+        trial = evaluated(mixed, given.hinted & (n == 0))
         accept = trial.bound >= best.bound  # false for NaN
         kept = jax.tree.map(lambda a, b: jnp.where(accept, a, b), trial, best)
         # A short step gains little by itself: what counts is what a full one promises.
@@ -181,7 +198,7 @@ def _best_q(
         sure = SURE * jnp.where(accept, trial.promise, jnp.inf)
         return kept, rho, jnp.minimum(gained, sure), n + 1, phase
 
-    shapes = jax.eval_shape(evaluated, sites, hinted)
+    shapes = jax.eval_shape(evaluated, sites, given.hinted)
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     infinity = jnp.full((), jnp.inf)
     best = nothing._replace(sites=sites, bound=-infinity, target=target)
@@ -207,12 +224,7 @@ def _profile(
     parameters: Parameters,
     sites: tuple[Sites | ClassSites, ...],
     target: tuple[Sites | ClassSites, ...],
-    batch: Batch,
-    jitter: Array,
-    rules: Rules,
-    tolerance: Array,
-    hint: Latents | None,
-    hinted: Array,
+    given: _Given,
     family: type[Family],
     learn_inducing: bool,
 ) -> _Evaluation:
@@ -221,16 +233,15 @@ def _profile(
 
     def model(z: Array) -> tuple[Parameters, Projection]:
         moved = parameters.with_free(unravel(z))
-        return moved, moved.prior.matrices(batch.X, jitter).project()
+        return moved, moved.prior.matrices(given.batch.X, given.jitter).project()
 
     moved, projection = model(z)
-    best = _best_q(
-        *(moved, sites, target, projection, batch, rules, tolerance, family, hint, hinted)
-    )
+    best = _best_q(moved, sites, target, projection, given, family)
 
     def slope(z: Array) -> Array:
         moved, projection = model(z)
-        return along(best.slopes, moved, best.q, projection, batch, rules) + moved.log_density()
+        value = along(best.slopes, moved, best.q, projection, given.batch, given.rules)
+        return value + moved.log_density()
 
     objective = best.bound + moved.log_density()
     gradient = jax.grad(slope)(z)
@@ -279,10 +290,16 @@ def _evaluated(
     jitter: float,
     hinted: bool = False,
 ) -> _Evaluation:
-    hinted = hinted and problem.hint is not None
+    given = _Given(
+        problem.batch,
+        problem.rules,
+        jnp.asarray(jitter),
+        jnp.asarray(problem.tolerance),
+        problem.hint,
+        jnp.asarray(hinted and problem.hint is not None),
+    )
     return _profile(
-        *(z, parameters, sites, target, problem.batch, jnp.asarray(jitter), problem.rules),
-        *(jnp.asarray(problem.tolerance), problem.hint, jnp.asarray(hinted)),
+        *(z, parameters, sites, target, given),
         family=problem.family,
         learn_inducing=problem.learn_inducing,
     )

@@ -207,3 +207,23 @@ def test_outputs_that_stay_alone_are_those_of_independent_models(separate, unrel
         np.testing.assert_allclose(mean, other, atol=1e-6)
     assert separate.converged_
     assert separate.history_[-1] < separate.elbo_  # less what the hyperpriors take
+
+
+def test_what_is_chosen_on_a_sample_is_asked_again_on_all_rows():
+    """1,100 rows, of which 1,000 are looked at first: the table of gains is about all of them."""
+    t = np.linspace(0.0, 1.0, 1100)
+    draw = np.random.default_rng(3)
+    Y = {name: np.sin(12 * t) + 0.3 * draw.standard_normal(1100) for name in "ab"}
+    hidden = (t > 0.4) & (t < 0.7)
+    Y["b"][hidden] = np.nan
+    model = hm.HetMOGP({"a": hm.Gaussian(), "b": hm.Gaussian()}, progress=False).fit(t, Y)
+    assert model.summary().shared
+    assert model.sharing_.loc["all", "joint"] == pytest.approx(model.elbo_)
+    error = model.predict(t[hidden])["b"].mean - np.sin(12 * t[hidden])
+    assert np.sqrt(np.mean(error**2)) < 0.1
+    (kernel, _), alone = model.alone_.kernels_, model.alone_
+    K = np.exp(-0.5 * (t[:, None] - t) ** 2 / float(kernel.lengthscale[0]) ** 2)
+    noise = float(alone.likelihoods_["a"].constants["scale"])
+    cov = float(np.abs(alone.weights_[0]).max()) ** 2 * K + noise**2 * np.eye(1100)
+    evidence = multivariate_normal.logpdf(Y["a"], np.full(1100, alone.constants_[0]), cov)
+    assert model.sharing_.loc["a", "alone"] == pytest.approx(evidence, abs=0.5)

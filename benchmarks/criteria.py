@@ -11,7 +11,7 @@ training rows, what sharing is worth, and held-out rows say what it was worth:
 The tasks are simulated, outputs that share all, some, in two groups, or nothing; or cases of
 tables, see `tables.py`.
 
-    python benchmarks/criteria.py --seeds 5 --out build/criteria.csv
+    python benchmarks/criteria.py --out build/criteria.csv
     python benchmarks/criteria.py --tables FOLDER --cases meuse_random --splits 3,4,5
 """
 
@@ -25,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -201,14 +202,7 @@ def folds(state, problem, jitter, seed=0):
 
 def _only(batch, rows):
     outputs = tuple(
-        one.__class__(
-            one.row,
-            one.y,
-            one.seen & jnp.asarray(rows)[one.row],
-            one.weight,
-            one.given,
-            one.scale,
-        )
+        eqx.tree_at(lambda o: o.seen, one, one.seen & jnp.asarray(rows)[one.row])
         for one in batch.outputs
     )
     return Batch(batch.X, outputs)
@@ -271,8 +265,8 @@ def main():
     parser.add_argument("--cases", default="")
     parser.add_argument("--splits", default="3,4,5")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--rows", default="50,150")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rows", default="60,200")
+    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/criteria.csv"))
     chosen = parser.parse_args()

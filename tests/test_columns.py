@@ -156,6 +156,17 @@ def test_the_correlation_of_two_levels_is_the_same_for_any_two():
     np.testing.assert_allclose(several, np.where(same, 1.0, np.exp(-2.5)), rtol=1e-6)
 
 
+def test_of_a_number_every_value_is_a_level_whatever_its_unit():
+    """A correlation has no unit: it starts, is learned and is shown as it was given."""
+    ages = np.array([[41.02], [41.03], [41.02]])
+    scale, centre = np.array([1e-3]), np.array([40.0])
+    kernel = Category(0.5, active_dims="age").start(np.ones(1), ["age"], scale)
+    standard = (ages - centre) / scale
+    K = np.asarray(kernel.matrix(jnp.asarray(standard), jnp.asarray(standard)))
+    np.testing.assert_allclose(K, np.where(ages == ages.T, 1.0, np.exp(-2.0)), rtol=1e-6)
+    assert kernel.rescaled(scale, centre).in_words({"age": ""}) == "Category(age correlation 0.14)"
+
+
 def test_kernels_see_the_inputs_they_are_made_for():
     names, labels = ["t", "site", "u"], [1]
     assert repr(suited(None, names, labels)) == repr(
@@ -168,8 +179,8 @@ def test_kernels_see_the_inputs_they_are_made_for():
     assert repr(suited(hm.RBF(), ["t"], [])) == "RBF()"
     with pytest.raises(ValueError, match="RBF is set on input 'site', which holds labels"):
         suited(hm.RBF(active_dims="site"), names, labels)
-    with pytest.raises(ValueError, match="Category is set on input 't', which holds numbers"):
-        suited(hm.Category(active_dims=0), names, labels)
+    by_time = hm.Category(active_dims=0)  # each time a level; the labels are still to be seen
+    assert repr(suited(by_time, names, labels)) == repr(by_time * hm.Category(active_dims=(1,)))
     with pytest.raises(ValueError, match="Category is for inputs that are labels"):
         suited(hm.Category(), ["t"], [])
 

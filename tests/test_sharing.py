@@ -10,7 +10,7 @@ from hetmogp.columns import Column
 from hetmogp.fitting import Progress
 from hetmogp.fitting.alone import PRICE
 from hetmogp.fitting.inducing import how_many_inducing
-from hetmogp.fitting.supports import groups
+from hetmogp.fitting.supports import groups, tells_units
 
 x = np.linspace(0.0, 1.0, 80)
 rng = np.random.default_rng(0)
@@ -195,6 +195,50 @@ def test_an_interrupt_while_latents_are_chosen_keeps_what_was_found(when, monkey
     error = model.predict(x)["a"].mean - wave
     assert np.sqrt(np.mean(error**2)) < 0.15  # it was fitted before
     assert np.isfinite(model.nlpd(x, Y)["global"])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.repeat(rng.uniform(30, 70, 50), 6), True),  # patients, by their age
+        (np.tile(np.arange(60.0), 5), False),  # months: nothing lies between them
+        (rng.uniform(30, 70, 300), False),  # nobody comes back
+        (np.repeat(rng.uniform(30, 70, 10), 30), False),  # too few
+        (np.append(np.zeros(150), rng.uniform(0, 9, 150)), False),  # one value alone comes back
+    ],
+)
+def test_numbers_that_tell_units_apart_come_back_at_irregular_distances(values, expected):
+    X = np.c_[rng.uniform(size=300), values]
+    assert tells_units((1,), X) == expected
+    assert not tells_units((0, 1), np.c_[values, values])  # a place
+
+
+def test_what_is_a_units_own_is_not_passed_on_to_a_new_unit_nearby():
+    """Units known by their age, each with an effect of its own: a new one is anyone's guess."""
+    draw = np.random.default_rng(0)
+    units, visits, noise = 60, 5, 0.3
+    age, effect = draw.uniform(30, 70, units), draw.standard_normal(units)
+    who = np.repeat(np.arange(units), visits)
+
+    def table(time, age, effect):
+        Y = {"a": 0.5 * np.sin(time) + effect, "b": -0.8 * effect}
+        Y = {name: f + noise * draw.standard_normal(len(f)) for name, f in Y.items()}
+        return pd.DataFrame({"time": time, "age": age}), Y
+
+    X, Y = table(draw.uniform(0, 5, len(who)), age[who], effect[who])
+    model = hm.HetMOGP({"a": hm.Gaussian(), "b": hm.Gaussian()}, progress=False).fit(X, Y)
+    assert model.summary().shared
+    assert any("Category(age" in k.in_words({"time": "", "age": ""}) for k in model.kernels_)
+    new, Y_new = table(
+        draw.uniform(0, 5, 400), draw.choice(age, 400) + 0.01, draw.standard_normal(400)
+    )
+    scores = model.nlpd(new, Y_new)
+    for name, size in (("a", 1.0), ("b", 0.8)):
+        truth = 0.5 * np.log(2 * np.pi * np.e * (size**2 + noise**2))
+        assert scores[name] == pytest.approx(truth, abs=0.15)
+    again, Y_again = table(draw.uniform(0, 5, units), age, effect)  # the same units, later
+    error = Y_again["a"] - model.predict(again)["a"].mean
+    assert np.sqrt(np.mean(error**2)) < 1.5 * noise
 
 
 def test_outputs_that_stay_alone_are_those_of_independent_models(separate, unrelated):

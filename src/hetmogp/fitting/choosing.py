@@ -28,7 +28,7 @@ from .ready import Ready, functions, placed_inducing
 from .runs import Rough, on_full_batch, problem_of
 from .sharing import Choice, Chooser, in_use, weights, without
 from .start import latent_kernels
-from .supports import groups, over
+from .supports import groups, over, tells_units
 from .vem import Problem, init
 
 __all__ = ["chosen", "rechecked", "with_inducing"]
@@ -49,7 +49,11 @@ def chosen(data: Dataset, options: Options, ready: Ready, progress: Progress) ->
     kernels = latent_kernels(options.kernel, 1, 1, J=1, columns=data.columns)[0]
     several = len(X) >= ENOUGH_FOR_GROUPS
     if options.kernel is None and options.prior == "lmc" and several:
-        kernels += [over(group, data.columns) for group in groups(data.columns)]
+        exact = ready.method == "vem"  # mini-batches have centres of rows as inducing inputs
+        kernels += [
+            over(group, data.columns, exact and tells_units(group, ready.X))
+            for group in groups(data.columns)
+        ]
     if np.ndim(options.inducing) == 0:
         M = min(how_many_inducing(options.inducing, len(X), 1), ALONE)
         placed = for_supports(kernels, X, M, options.seed, data.labels)

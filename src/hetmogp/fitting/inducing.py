@@ -131,12 +131,13 @@ def choose_inducing(
 ) -> Float[np.ndarray, "M p"]:
     """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few.
 
-    Among labels there is no centre: those of the row nearest to it are taken.
+    Among labels there is no centre: those of the row nearest to it are taken. Where there is
+    nothing else, those that most rows have.
     """
     if len(X) > KMEANS_ROWS:
         rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
         X = X[np.sort(rows)]
-    distinct = np.unique(X, axis=0)
+    distinct, rows_of = np.unique(X, axis=0, return_counts=True)
     M = min(number, len(distinct))
     if number > M:
         warnings.warn(
@@ -149,6 +150,8 @@ def choose_inducing(
     if not labels:
         return _centres(X, M, seed)
     others = [j for j in range(X.shape[1]) if j not in labels]
+    if not others:
+        return distinct[np.argsort(-rows_of, kind="stable")[:M]]
     levels = [X[:, j, None] == np.unique(X[:, j]) for j in labels]
     unfolded = np.column_stack([X[:, others], *levels]).astype(float)
     centres = _centres(unfolded, M, seed)
@@ -181,14 +184,15 @@ def for_supports(
 ) -> Placed:
     """At most so many inducing inputs for each kernel, over the inputs that it sees.
 
-    An input that it does not see stands still, at the value of the first row.
+    An input that it does not see stands still, at the value of the first row. A kernel that takes
+    its inputs as labels may have twice as many: of the others it says nothing.
     """
     p, tables = X.shape[1], []
     for kernel in kernels:
         seen = inputs_of(kernel, p)
         rows = X[:, seen]
-        own = [place for place, j in enumerate(seen) if j in labels]
-        M = min(number, len(np.unique(rows, axis=0)))
+        own = [place for place, j in enumerate(seen) if j in labels or kernel.by_level]
+        M = min(2 * number if kernel.by_level else number, len(np.unique(rows, axis=0)))
         table = np.repeat(X[:1], M, axis=0)
         table[:, seen] = choose_inducing(rows, M, seed, own)
         tables.append(table)

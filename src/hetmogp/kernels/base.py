@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -44,7 +44,13 @@ def _days(value: timedelta | np.timedelta64) -> float:
 
 
 class Kernel(eqx.Module):
-    """A covariance function. Subclasses write `matrix` and `diag`; `+` and `*` combine them."""
+    """A covariance function. Subclasses write `matrix` and `diag`; `+` and `*` combine them.
+
+    Attributes:
+        by_level: whether it asks only which values are the same, not how far they are apart.
+    """
+
+    by_level: ClassVar[bool] = False
 
     @abstractmethod
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:

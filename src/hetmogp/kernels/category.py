@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,8 @@ class Category(Leaf):
 
     It is the same for any two levels, as in a random effect; ℓ → 0 makes them independent, ℓ → ∞
     the same. Multiply it with a kernel of the other inputs for one function per level, related to
-    each other. Inputs that are labels get it without being asked (`suited`).
+    each other. Inputs that are labels get it without being asked (`suited`). Of a number, such as
+    the age by which a patient is known, every value is a level.
 
     Args:
         lengthscale: where learning starts; 2 by default, a correlation of 0.61.
@@ -29,26 +30,34 @@ class Category(Leaf):
         fixed: see `RBF`.
     """
 
+    by_level: ClassVar[bool] = True
+
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
-        """See `Kernel.matrix`. Codes are whole numbers, up to rounding."""
+        """See `Kernel.matrix`. Codes and standardised numbers are the same up to rounding."""
         X, Z = self._select(X), self._select(Z)
         weight = jnp.broadcast_to(1.0 / self.lengthscale, (X.shape[1],))
-        differ = (jnp.abs(X[:, j, None] - Z[:, j]) > 0.5 for j in range(X.shape[1]))
+        rounding = 1e3 * jnp.finfo(X.dtype).eps
+        differ = (jnp.abs(X[:, j, None] - Z[:, j]) > rounding for j in range(X.shape[1]))
         return jnp.exp(-sum(w * d for w, d in zip(weight, differ, strict=True)))
 
     def _number_in_words(self, unit: str, *values: float) -> str:
         return f"correlation {np.exp(-1.0 / values[0]):.2f}"
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
-        """See `Kernel.start`. The typical lengthscale of the other inputs means nothing here."""
-        return super().start(np.full(np.shape(spread), 2.0), columns, scale)
+        """See `Kernel.start`. Neither the spread of an input nor its unit means anything here."""
+        return super().start(np.full(np.shape(spread), 2.0), columns, np.ones(np.shape(scale)))
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`. Levels have no unit."""
+        return super().rescaled(np.ones(np.shape(scale)), centre)
 
 
 def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int]) -> Kernel:
     """A kernel for inputs some of which are labels.
 
     Leaves that name no inputs see those they are made for, a `Category` the labels and any other
-    the rest; a kernel without a `Category` is multiplied by one. `None` stands for an RBF.
+    the rest; a kernel without a `Category` of labels is multiplied by one. `None` stands for an
+    RBF.
 
     Args:
         kernel: as the user wrote it.
@@ -61,7 +70,9 @@ def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int])
     if kernel is None:
         kernel = RBF() if others else Category()
     placed = _placed(kernel, columns, tuple(labels), others)
-    return placed if _has_category(placed) else Product((placed, Category(active_dims=labels)))
+    if _sees_labels(placed, columns, labels):
+        return placed
+    return Product((placed, Category(active_dims=labels)))
 
 
 def _placed(
@@ -78,13 +89,16 @@ def _placed(
             what = "labels" if isinstance(kernel, Category) else "numbers"
             raise ValueError(f"{kind} is for inputs that are {what}, and there are none")
         return dataclasses.replace(kernel, active_dims=mine) if labels else kernel
-    for dim in kernel.active_dims:
-        at = position(dim, columns)
-        if at not in mine:
-            what = "labels: use Category" if at in labels else "numbers, not labels"
-            raise ValueError(f"{kind} is set on input {columns[at]!r}, which holds {what}")
+    for at in (position(dim, columns) for dim in kernel.active_dims):
+        if at in labels and not isinstance(kernel, Category):
+            raise ValueError(
+                f"{kind} is set on input {columns[at]!r}, which holds labels: use Category"
+            )
     return kernel
 
 
-def _has_category(kernel: Kernel) -> bool:
-    return isinstance(kernel, Category) or any(map(_has_category, kernel.parts))
+def _sees_labels(kernel: Kernel, columns: Sequence[str], labels: Sequence[int]) -> bool:
+    """Whether a part of the kernel is a `Category` of labels."""
+    if isinstance(kernel, Category):
+        return any(position(dim, columns) in labels for dim in kernel.active_dims)
+    return any(_sees_labels(part, columns, labels) for part in kernel.parts)

@@ -170,17 +170,19 @@ def gram(
     Only so many rows of each A_r as `widths` says count, if it is given. Neighbours of one width
     are handled together, so that compiling takes longer with R and not with its square.
     """
-    widths = widths or (A.shape[1],) * len(A)
+    R, _, N = A.shape
+    widths = widths or (A.shape[1],) * R
     weights = _turned(0.5 * (metric + jnp.swapaxes(metric, 1, 2)))
-    K, rows = sum(widths), []
-    for r, width in enumerate(widths):
+    columns, first = [], 0  # rows r >= s of column s; weights on the left take half the time
+    for s, width in enumerate(widths):
         parts = [
-            (A[run, :rows_of] * weights[r, run, None, :]).reshape(-1, A.shape[2])
-            for run, rows_of in _runs(widths, 0, r + 1)
+            (A[run, :rows_of] * weights[s, run, None, :]).reshape(-1, N)
+            for run, rows_of in _runs(widths, s, R)
         ]
-        row = A[r, :width] @ jnp.concatenate(parts).T
-        rows.append(jnp.pad(row, ((0, 0), (0, K - row.shape[1]))))
-    lower = jnp.tril(jnp.concatenate(rows))
+        column = jnp.concatenate(parts) @ A[s, :width].T
+        columns.append(jnp.pad(column, ((first, 0), (0, 0))))
+        first += width
+    lower = jnp.tril(jnp.concatenate(columns, axis=1))
     return lower + jnp.tril(lower, -1).T
 
 

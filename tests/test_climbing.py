@@ -11,11 +11,11 @@ import hetmogp as hm
 from hetmogp.bound import Rules
 from hetmogp.fitting import vem
 from hetmogp.fitting.apart import numbers_of, run_apart, share_nothing
+from hetmogp.fitting.choice import in_use
 from hetmogp.fitting.full_batch import run_vem
 from hetmogp.fitting.lbfgs import maximise
 from hetmogp.fitting.options import Options
 from hetmogp.fitting.progress import Progress
-from hetmogp.fitting.sharing import in_use
 from hetmogp.linalg import whiten
 from hetmogp.session import session
 from hetmogp.variational import Coupled

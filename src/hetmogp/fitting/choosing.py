@@ -12,6 +12,7 @@ from ..parameters import Parameters
 from ..tables import Dataset
 from ..variational import Coupled
 from .alone import PRICE, Candidates
+from .choice import Choice, in_use
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .inducing import (
     AUTO_INDUCING,
@@ -26,7 +27,7 @@ from .options import Options
 from .progress import Progress
 from .ready import Ready, functions, placed_inducing
 from .runs import Rough, on_full_batch, problem_of
-from .sharing import Choice, Chooser, in_use, weights, without
+from .sharing import Chooser, weights, without
 from .start import latent_kernels
 from .supports import groups, over, tells_units
 from .vem import Problem, init

@@ -17,6 +17,7 @@ from ..kernels import Kernel
 from ..parameters import Parameters
 from ..tables import Dataset
 from .checkpoint import Checkpoints, identity
+from .choice import Choice
 from .choosing import chosen, rechecked, with_inducing
 from .fit import Fit, NotPositiveDefiniteError
 from .mesh import rounded
@@ -25,7 +26,6 @@ from .progress import Progress
 from .race import LENGTHSCALES, variants
 from .ready import Ready, Source, kernels_and_ranks, placed_inducing, prepared
 from .runs import Rough, feeds, on_full_batch, on_mini_batches
-from .sharing import Choice
 from .start import (
     Beginning,
     initial_lengthscales,

@@ -14,7 +14,6 @@ all of them share one compiled program.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +29,7 @@ from ..tables import Dataset
 from ..variational import Family
 from .alone import PRICE, Alone, Candidates, of_output, only, without_idle_latents
 from .apart import as_one, numbers_of
+from .choice import Choice, in_use
 from .fit import Fit, NotPositiveDefiniteError
 from .inducing import by_need
 from .options import Options
@@ -39,94 +39,11 @@ from .sites import flat_sites, information
 from .start import function_keys, initial_parameters, normal
 from .vem import Interrupted, Problem, State, init, settle, step
 
-__all__ = ["Choice", "Chooser", "hint", "in_use", "weights", "without"]
+__all__ = ["Chooser", "hint", "weights", "without"]
 
 SHORT = 15  # iterations of each joint start before the best is carried on
 CROSS = 0.001  # the size of weights across outputs where the joint model starts alone
 ITERATIONS, CLOSE = 150, 0.05  # of the best; it ends early where ten gain this share of the price
-
-
-class Choice(NamedTuple):
-    """What was chosen.
-
-    Attributes:
-        chosen: the model, perhaps with latents that nobody uses.
-        q: of its inducing variables.
-        alone: the model in which outputs share nothing.
-        alone_q: of the inducing variables of that.
-        jitter: on the diagonals of k(Z, Z) in both.
-        own: the bound of each output's own model.
-        together: of each output L(all) − L(all but it), in the joint model.
-        joint: the bound of the joint model.
-        shared: whether the joint model was chosen.
-        rows: the standardised inputs that were looked at.
-        information: how precisely the data tells each latent of `chosen` that is used at a row.
-        alone_information: the same of `alone`.
-        reach: of the hyperparameters of `chosen` that are in use, see `lbfgs`; for all values.
-        alone_reach: the same of `alone`.
-        interrupted: whether the user stopped it; then nothing is shared.
-        final: whether nothing is left to learn, `chosen` having all rows and inducing inputs.
-    """
-
-    chosen: Parameters
-    q: Family
-    alone: Parameters
-    alone_q: Family
-    jitter: float
-    own: np.ndarray
-    together: np.ndarray
-    joint: float
-    shared: bool
-    rows: np.ndarray
-    information: np.ndarray
-    alone_information: np.ndarray
-    reach: np.ndarray | None = None
-    alone_reach: np.ndarray | None = None
-    interrupted: bool = False
-    final: bool = False
-
-    @property
-    def parameters(self) -> Parameters:
-        """The model that was chosen."""
-        return in_use(self.chosen)
-
-    def packed(self, candidates: Candidates) -> tuple[list, list[np.ndarray], dict[str, Any]]:
-        """As plain lists and numbers, for other processes: their kernels by their places."""
-        models = [self.chosen, self.alone]
-        places = [
-            ([candidates.place(k) for k in model.prior.kernels], model.prior.counts)
-            for model in models
-        ]
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((models, self.q, self.alone_q))]
-        trees = ("chosen", "q", "alone", "alone_q")
-        rest = {name: value for name, value in self._asdict().items() if name not in trees}
-        return places, leaves, rest
-
-    @classmethod
-    def unpacked(
-        cls,
-        packed: tuple[list, list[np.ndarray], dict[str, Any]],
-        data: Dataset,
-        candidates: Candidates,
-        options: Options,
-        family: type[Family],
-    ) -> "Choice":
-        """The choice that `packed` says."""
-        places, leaves, rest = packed
-        models = []
-        for kernels, counts in places:
-            beginning = candidates.beginning(kernels)
-            models.append(
-                initial_parameters(
-                    *(data, beginning._replace(counts=tuple(counts)), candidates.scaling),
-                    prior=options.prior,
-                    hyperpriors=options.hyperpriors is not None,
-                )
-            )
-        like = models, family.at_prior([1]), family.at_prior([1])
-        arrays = [jnp.asarray(leaf) for leaf in leaves]
-        (chosen, alone), q, alone_q = jax.tree.unflatten(jax.tree.structure(like), arrays)
-        return cls(chosen, q, alone, alone_q, **rest)
 
 
 @dataclass(frozen=True)
@@ -349,13 +266,6 @@ def _sites(parts: Sequence[State], parameters: Parameters, problem: Problem) -> 
         same = jax.tree.map(lambda a, like: a.shape == like.shape, own, flat)
         result.append(own if all(jax.tree.leaves(same)) else flat)
     return tuple(result)
-
-
-def in_use(parameters: Parameters) -> Parameters:
-    """The same without latents that nobody uses."""
-    if not isinstance(parameters.prior, LMC):
-        return parameters
-    return replace(parameters, prior=parameters.prior.in_use())
 
 
 def hint(parameters: Parameters, q: Family, jitter: float, X: np.ndarray) -> Latents:

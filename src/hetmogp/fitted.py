@@ -172,9 +172,10 @@ class Fitted:
         """The mean variance of each latent over its inducing inputs; one, if it is stationary."""
         prior = self.posterior.prior
         with session(self.dtype):
-            pairs = zip(prior.kernels, prior.tables, strict=True)
+            pairs = zip(prior.smooth, prior.tables, strict=True)
             each = [kernel.diag(jnp.asarray(Z)) for kernel, Z in pairs]
-            return np.array([float(jnp.mean(variance)) for variance in each])
+            local = [1.0] * prior.local
+            return np.array([float(jnp.mean(variance)) for variance in each] + local)
 
     def attributes(self) -> dict[str, Any]:
         """What a fitted estimator shows, by the name of the attribute."""

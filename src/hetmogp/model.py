@@ -44,6 +44,9 @@ class HetMOGP(BaseEstimator):
         latents: Q, the number of latent processes. "auto" fits each output alone and all together,
             and keeps what the data pays for: nothing shared, or as many latents as it takes, over
             all inputs or over groups of them. `sharing_` says what each output gains.
+        local: how many local latents there are: with a value at every place, for detail that
+            inducing inputs blur. "auto" tries three on tables that take mini-batches, with up to
+            four inputs that are numbers, and keeps them if they pay; 0 has none.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
         inducing: how many inducing inputs; or where they are, as an array shared by the latents or
@@ -102,7 +105,8 @@ class HetMOGP(BaseEstimator):
         weights_: the mixing weights W, (J, ΣR_q).
         constants_: the constants b, (J,).
         coregionalisation_: the matrices B_q, (Q, J, J).
-        inducing_inputs_: Q arrays (M_q, p), in the units of the inputs.
+        inducing_inputs_: an array (M_q, p) for each latent that is not local, in the units of the
+            inputs.
         columns_: the inputs by name, and whether they are numbers, dates (in days) or labels.
         input_range_: the smallest and largest observed inputs, (2, p).
         n_features_in_: p, the number of inputs.
@@ -128,6 +132,7 @@ class HetMOGP(BaseEstimator):
         *,
         kernel: Kernel | Sequence[Kernel] | None = None,
         latents: int | Literal["auto"] = "auto",
+        local: int | Literal["auto"] = "auto",
         rank: int | Sequence[int] = 1,
         inducing: Any = "auto",
         prior: Literal["lmc", "independent"] = "lmc",
@@ -152,6 +157,7 @@ class HetMOGP(BaseEstimator):
         self.likelihoods = likelihoods
         self.kernel = kernel
         self.latents = latents
+        self.local = local
         self.rank = rank
         self.inducing = inducing
         self.prior = prior

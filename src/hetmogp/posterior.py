@@ -11,12 +11,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+from scipy.spatial import cKDTree
 
 from .linalg import compiled
+from .places import nearest
 from .priors import Functions, Latents, Prior, copies
 from .rows import CHUNK, rowwise
-from .variational import Family
+from .variational import Family, Neighbourhood
 
 __all__ = ["Posterior"]
 
@@ -30,14 +32,30 @@ class Posterior(eqx.Module):
         prior: latents and how they make parameter functions.
         q: of the whitened inducing variables.
         jitter: what is added to the diagonals of k(Z, Z).
+        near: of the local latents, if there are any.
     """
 
     prior: Prior
     q: Family
     jitter: float
+    near: Neighbourhood | None = None
 
     def latents(self, X: Float[np.ndarray, "N p"]) -> Latents:
         """The latent functions at each row: mean, and variances or covariances."""
+        smooth = self._smooth(X)
+        if self.near is None:
+            return smooth
+        prior, near = jax.tree.map(jnp.asarray, (self.prior, self.near))
+        local = rowwise(lambda x, at: _local(prior, near, x, at), X, self._nearest(X))
+        return jax.tree.map(np.asarray, Latents(*smooth).beside(Latents(*local)))
+
+    def _nearest(self, X: Float[np.ndarray, "N p"]) -> Int[np.ndarray, "N K"]:
+        """The places nearest to each row."""
+        assert self.near is not None
+        return nearest(cKDTree(np.asarray(self.near.at)), np.asarray(X), self.near.neighbours)
+
+    def _smooth(self, X: Float[np.ndarray, "N p"]) -> Latents:
+        """The latents that have inducing inputs."""
         R, M = self.prior.sizes
         rows = int(np.clip(2 ** round(np.log2(LARGEST_CROSS / (R * M))), 256, 4 * CHUNK))
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
@@ -55,13 +73,21 @@ class Posterior(eqx.Module):
     ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J N J"]]:
         """Mean and covariance of all parameter functions over all rows; for some hundreds."""
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
-        mean, cov = _joint(prior, q, jnp.asarray(self.jitter), jnp.asarray(X))
-        return np.asarray(mean), np.asarray(cov)
+        jitter, x = jnp.asarray(self.jitter), jnp.asarray(X)
+        latents, cov = _joint(prior, q, jitter, x)
+        if self.near is not None:
+            near = jax.tree.map(jnp.asarray, self.near)
+            own, other = _joint_local(prior, near, x, jnp.asarray(self._nearest(X)))
+            R, S = latents.shape[1], own.shape[1]
+            latents = jnp.concatenate([latents, own], axis=1)
+            none, after, before = (0, 0), (0, S), (R, 0)
+            cov = jnp.pad(cov, (none, after) * 2) + jnp.pad(other, (none, before) * 2)
+        return np.asarray(_values(prior, latents)), np.asarray(_mixed(prior, cov))
 
 
 @compiled
 def _ready(prior: Prior, q: Family, jitter: Array) -> Any:
-    return q.ready(prior.matrices(prior.Z[0, :1], jitter).inducing, prior.ranks)
+    return q.ready(prior.matrices(prior.Z[0, :1], jitter).inducing, prior.smooth_ranks)
 
 
 @partial(compiled, often=True)
@@ -77,6 +103,29 @@ def _functions(prior: Prior, latents: Latents) -> Functions:
 @compiled
 def _joint(prior: Prior, q: Family, jitter: Array, X: Array) -> tuple[Array, Array]:
     projection = prior.matrices(X, jitter).project()
-    among = jnp.stack([kernel.matrix(X, X) for kernel in prior.kernels])
-    cov = q.joint(projection, copies(among, prior.ranks))
-    return prior.values(slice(None), q.latents(projection).mean), prior.joint(cov)
+    among = jnp.stack([kernel.matrix(X, X) for kernel in prior.smooth])
+    cov = q.joint(projection, copies(among, prior.smooth_ranks))
+    return q.latents(projection).mean, cov
+
+
+@partial(compiled, often=True)
+def _local(prior: Prior, near: Neighbourhood, X: Array, places: Int[Array, "N K"]) -> Latents:
+    return near.latents(near.given(prior.nearby, X, places), places)
+
+
+@compiled
+def _joint_local(
+    prior: Prior, near: Neighbourhood, X: Array, places: Int[Array, "N K"]
+) -> tuple[Array, Array]:
+    given = near.given(prior.nearby, X, places)
+    return near.latents(given, places).mean, near.joint(given, X, places)
+
+
+@compiled
+def _values(prior: Prior, u: Array) -> Array:
+    return prior.values(slice(None), u)
+
+
+@compiled
+def _mixed(prior: Prior, cov: Array) -> Array:
+    return prior.joint(cov)

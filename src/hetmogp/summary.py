@@ -45,6 +45,7 @@ class Summary:
         np.fill_diagonal(correlation, 1.0)
         units = {column.name: column.unit for column in fitted.columns}
         columns = [f"u{q}" for q in range(len(fitted.kernels))]
+        smooth = len(fitted.posterior.prior.smooth)
 
         self.outputs = pd.DataFrame(
             {
@@ -65,7 +66,10 @@ class Summary:
         )
         self.latents = pd.DataFrame(
             {
-                "kernel": [k.in_words(units) for k in fitted.kernels],
+                "kernel": [
+                    k.in_words(units) + ", local" * (q >= smooth)
+                    for q, k in enumerate(fitted.kernels)
+                ],
                 "rank": list(fitted.posterior.prior.ranks),
             },
             index=pd.Index(columns, name="latent"),

@@ -20,19 +20,24 @@ if TYPE_CHECKING:
     from ..model import HetMOGP
 
 OPTIONS = (  # of the command, that are those of HetMOGP
-    *("latents", "rank", "inducing", "prior", "method", "weight_scale", "batch_size", "max_iter"),
-    *("tol", "restarts", "dtype", "seed"),
+    *("latents", "local", "rank", "inducing", "prior", "method", "weight_scale", "batch_size"),
+    *("max_iter", "tol", "restarts", "dtype", "seed"),
 )
 TABLES = ("latents", "shares", "correlation")  # of a summary, that are printed as JSON
 
 
-def _latents(text: str) -> int | str:
+def _latents(text: str, least: int = 1) -> int | str:
     """A number of latents, or "auto"."""
     if text == "auto":
         return text
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number >= 1 nor auto")
+    if not text.isdecimal() or int(text) < least:
+        raise typer.BadParameter(f"{text!r} is neither a whole number >= {least} nor auto")
     return int(text)
+
+
+def _local(text: str) -> int | str:
+    """A number of local latents, or "auto"."""
+    return _latents(text, 0)
 
 
 @app.command()
@@ -64,6 +69,14 @@ def fit(
             parser=_latents,
             metavar="NUMBER|auto",
             help="Q, the number of latent processes; auto keeps what the data pays for.",
+        ),
+    ] = "auto",
+    local: Annotated[
+        Any,
+        typer.Option(
+            parser=_local,
+            metavar="NUMBER|auto",
+            help="How many local latents, for fine detail; auto keeps them where they pay.",
         ),
     ] = "auto",
     rank: Annotated[int, typer.Option(min=1, help="R, how many copies of each are mixed.")] = 1,

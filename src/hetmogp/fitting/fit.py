@@ -7,7 +7,7 @@ import numpy as np
 
 from ..parameters import Parameters
 from ..posterior import Posterior
-from ..variational import Family
+from ..variational import Family, Neighbourhood
 
 __all__ = ["LARGEST_JITTER", "Fit", "NotPositiveDefiniteError", "towards"]
 
@@ -32,6 +32,7 @@ class Fit:
         jitter: what was added to the diagonals of k(Z, Z).
         iterations: rounds (VEM) or steps (SVI).
         each: the bound of each output, where they share nothing and were fitted one by one.
+        near: q of the local latents, if there are any.
     """
 
     parameters: Parameters
@@ -43,11 +44,13 @@ class Fit:
     interrupted: bool = False
     iterations: int = 0
     each: tuple[float, ...] = ()
+    near: Neighbourhood | None = None
 
     @property
     def posterior(self) -> Posterior:
         """The prior with q(u)."""
-        return Posterior(self.parameters.prior.with_hyperprior(None), self.q, self.jitter)
+        prior = self.parameters.prior.with_hyperprior(None)
+        return Posterior(prior, self.q, self.jitter, self.near)
 
     def interrupt(self) -> "Fit":
         """The same, stopped by the user, who is told."""

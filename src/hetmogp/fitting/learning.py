@@ -20,6 +20,8 @@ from .checkpoint import Checkpoints, identity
 from .choice import Choice
 from .choosing import chosen, rechecked, with_inducing
 from .fit import Fit, NotPositiveDefiniteError
+from .inducing import is_auto
+from .local import FEW, how_many_local, pays, run_local
 from .mesh import rounded
 from .options import Method, Options
 from .progress import Progress
@@ -74,8 +76,8 @@ def learn(
         choice = chosen(data, options, ready, progress) if options.chooses else None
         if choice is not None and (choice.interrupted or choice.final):
             return Learned(_as_chosen(choice), ready.scaling, "vem", choice)
-        starts = _starts(data, options, ready, choice)
         if ready.method == "vem":
+            starts = _starts(data, options, ready, choice)
             rough = None
             if choice is not None:
                 rough = Rough(choice.chosen, choice.q, choice.jitter, choice.reach)
@@ -83,13 +85,53 @@ def learn(
             if choice is not None:
                 fit, choice = rechecked(data, options, ready, choice, fit, progress)
         else:
-            batches = feeds(data, options, ready, source)
-            fit = on_mini_batches(options, ready, starts, batches, progress, checkpoints)
+            fit = _on_mini_batches(data, options, ready, choice, progress, checkpoints, source)
     except NotPositiveDefiniteError:
         start = (starts or _starts(data, options, ready, None))[0]
         why = _impossible(start, data) or _crowded(start, ready.scaling, data.columns)
         raise ArithmeticError(why) from None
     return Learned(fit, ready.scaling, ready.method, choice)
+
+
+def _on_mini_batches(
+    data: Dataset,
+    options: Options,
+    ready: Ready,
+    choice: Choice | None,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+    source: Source | None,
+) -> Fit:
+    """A fit on mini-batches, with local latents where they were asked for or pay."""
+    batches = feeds(data, options, ready, source)
+    number = how_many_local(data, options, ready, source)
+    if number:
+        _refuse_local(data, number, source)
+        few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
+        kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
+        starts = _starts(data, few, ready, choice)
+        smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
+        if smooth.interrupted:
+            return smooth
+        fit = run_local(smooth, number, ready, options, progress, further)
+        if fit.interrupted or options.local != "auto" or pays(fit, smooth):
+            return fit
+    starts = _starts(data, options, ready, choice)
+    return on_mini_batches(options, ready, starts, batches, progress, checkpoints)
+
+
+def _refuse_local(data: Dataset, number: int, source: Source | None) -> None:
+    """Complain of data that local latents cannot be learned from."""
+    if source is not None or distributed.count() > 1:
+        raise ValueError(
+            f"local={number} needs all rows in the memory of one process: local=0 fits a Table, or "
+            "by several processes"
+        )
+    if data.labels:
+        name = data.columns[data.labels[0]].name
+        raise ValueError(
+            f"local={number} needs inputs that are numbers or dates, and {name!r} holds labels"
+        )
 
 
 def _as_chosen(choice: Choice) -> Fit:

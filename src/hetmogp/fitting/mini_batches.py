@@ -20,7 +20,7 @@ from .mesh import everywhere, mesh
 from .options import Options
 from .progress import Progress
 
-__all__ = ["Feed", "run_svi"]
+__all__ = ["Feed", "Run", "climb", "run_svi"]
 
 PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
 FIRST_CHUNK = 20  # steps before the host looks for the first time
@@ -81,13 +81,13 @@ def run_svi(
     begin = svi.init(start, family, options.learn_inducing, options.optimizer, natural)
     state = jax.tree.map(np.asarray, begin)
     fit = Fit(start, svi.result(start, state)[1], -np.inf, options.jitter)
-    run = _Run(start, options, fit, state)
+    run = Run(start, options, fit, state)
     if checkpoints is not None:
         run.resume(checkpoints)
     run.state, run.start = everywhere((run.state, start))
     feed = feeds(run.taken)
     try:
-        _climb(run, feed, limits, progress, checkpoints)
+        climb(run, feed, limits, progress, checkpoints)
     finally:
         feed.close()
     if run.bounds:
@@ -97,9 +97,9 @@ def run_svi(
     return fit
 
 
-def _climb(
-    run: "_Run",
-    feed: Feed,
+def climb(
+    run: "Run",
+    feed: Any,
     limits: tuple[int, float],
     progress: Progress,
     checkpoints: Checkpoints | None,
@@ -140,7 +140,7 @@ def _climb(
 
 
 @dataclass
-class _Run:
+class Run:
     """A fit on its way.
 
     Attributes:
@@ -159,7 +159,7 @@ class _Run:
     start: Parameters
     options: Options
     fit: Fit
-    state: svi.State
+    state: Any
     bounds: list[float] = field(default_factory=list)
     small: int = 0
     pace: float = 1.0
@@ -167,7 +167,7 @@ class _Run:
     first_gain: float = np.nan
     fraction: float = 0.0
 
-    def advance(self, feed: Feed, n: int) -> bool:
+    def advance(self, feed: Any, n: int) -> bool:
         """Take n steps; if they failed, go back to the last good state, to be more careful."""
         state, bounds, finite = self._steps(feed, n, self.pace)
         if not finite:
@@ -181,7 +181,7 @@ class _Run:
         self.bounds += bounds
         return True
 
-    def _steps(self, feed: Feed, n: int, pace: float) -> tuple[svi.State, list[float], bool]:
+    def _steps(self, feed: Any, n: int, pace: float) -> tuple[Any, list[float], bool]:
         """The state after n steps, their bounds, and whether all is finite."""
         data, rows, first = distributed.together(lambda: feed.take(n))
         numbers: Any = map(np.asarray, (first, n, self.fit.jitter, pace, self.options.seed % 2**31))
@@ -209,7 +209,7 @@ class _Run:
             self.small = self.small + 1 if gain < tolerance else 0
         fit.converged = self.small == SMALL_GAINS
 
-    def final_bound(self, feed: Feed, left: int) -> float:
+    def final_bound(self, feed: Any, left: int) -> float:
         """The bound over so many batches: steps of size zero, compiled already."""
         bounds: list[float] = []
         try:

@@ -44,6 +44,7 @@ class Options:
 
     kernel: Any = None
     latents: int | Literal["auto"] = "auto"
+    local: int | Literal["auto"] = "auto"
     rank: Any = 1
     inducing: Any = "auto"
     prior: str = "lmc"
@@ -81,6 +82,10 @@ class Options:
             raise ValueError(
                 f'latents must be a whole number >= 1, or "auto", not {self.latents!r}'
             )
+        if self.local != "auto" and not _is_whole(self.local, 0):
+            raise ValueError(f'local must be a whole number >= 0, or "auto", not {self.local!r}')
+        if self.local not in ("auto", 0):
+            self._refuse_local()
         if self.latents == "auto" and not listed and (np.ndim(self.rank) > 0 or self.rank != 1):
             raise ValueError(f"rank={self.rank!r} needs a number of latents; say latents= too")
         if self.hyperpriors not in ("auto", None):
@@ -90,6 +95,18 @@ class Options:
             real = isinstance(value, Real) and not isinstance(value, bool)
             if value is not None and not (real and 0 < value < np.inf):
                 raise ValueError(f"{option} must be a positive number, not {value!r}")
+
+    def _refuse_local(self) -> None:
+        """Complain of what local latents do not go with."""
+        needed = {"prior": "lmc", "natural_gradients": True, "optimizer": "adam"}
+        for option, value in needed.items():
+            if getattr(self, option) != value:
+                raise ValueError(f"local={self.local} needs {option}={value!r}")
+        if self.method == "vem" or self.q == "coupled":
+            raise ValueError(
+                f"local={self.local} is learned on mini-batches, with a factorised q: leave method "
+                'and q at "auto"'
+            )
 
     def items(self) -> dict[str, Any]:
         """The options by name."""

@@ -93,6 +93,8 @@ def _method(data: Dataset, options: Options, source: Source | None) -> Method:
         return "svi"
     if options.method != "auto":
         return options.method
+    if options.local not in ("auto", 0):
+        return "svi"
     every = {id(X): X for X in data.inputs}.values()
     if sum(map(len, every)) > 10 * LARGEST_VEM_ROWS:
         return "svi"

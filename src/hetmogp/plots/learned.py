@@ -85,9 +85,10 @@ def latents(
     panels = panels_for(len(copies), axes, height=2.6)
     for k, (ax, (q, r)) in enumerate(zip(panels, copies, strict=True)):
         band(shown, mean[:, k], reach * std[:, k], level, ax)
-        Z = shown_as(model, model.inducing_inputs_[q], line.j)
-        look: dict[str, Any] = {"color": DATA, "label": "inducing inputs"}
-        ax.plot(Z, np.full(len(Z), 0.03), "|", transform=ax.get_xaxis_transform(), **look)
+        if q < len(model.inducing_inputs_):  # a local latent has none
+            Z = shown_as(model, model.inducing_inputs_[q], line.j)
+            look: dict[str, Any] = {"color": DATA, "label": "inducing inputs"}
+            ax.plot(Z, np.full(len(Z), 0.03), "|", transform=ax.get_xaxis_transform(), **look)
         copy = f", copy {r}" if ranks[q] > 1 else ""
         unused = "" if model.weights_[:, k].any() else " (no weight)"
         kernel = textwrap.fill(model.kernels_[q].in_words(units), 44)

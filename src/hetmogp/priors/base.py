@@ -48,6 +48,15 @@ class Latents(NamedTuple):
             return self.cov
         return self.cov[:, :, None] * jnp.eye(self.cov.shape[1], dtype=self.cov.dtype)
 
+    def beside(self, other: "Latents") -> "Latents":
+        """These latents and others that q has independent of them."""
+        n, R = self.mean.shape
+        S = other.mean.shape[1]
+        upper = jnp.concatenate([self.square(), jnp.zeros((n, R, S), self.cov.dtype)], axis=2)
+        lower = jnp.concatenate([jnp.zeros((n, S, R), self.cov.dtype), other.square()], axis=2)
+        mean = jnp.concatenate([self.mean, other.mean], axis=1)
+        return Latents(mean, jnp.concatenate([upper, lower], axis=1))
+
     def draws(self, noise: Float[Array, "k n R"]) -> Float[Array, "k n R"]:
         """Values of the latents from standard normal noise; rows are independent."""
         if self.cov.ndim == 2:
@@ -160,6 +169,7 @@ class Prior(eqx.Module):
         counts: M_q, how many rows of Z_q are inducing inputs, from the first on; none where all
             of them are. Smooth latents need few, and those over one input no more than it has
             values.
+        local: how many latents, the last ones, have no inducing inputs but a value at every place.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {}
@@ -170,6 +180,7 @@ class Prior(eqx.Module):
     inducing_inputs: Float[Array, "Q M p"]
     ranks: tuple[int, ...] = eqx.field(static=True)
     counts: tuple[int, ...] = eqx.field(static=True, default=(), kw_only=True)
+    local: int = eqx.field(static=True, default=0, kw_only=True)
 
     @classmethod
     @abstractmethod
@@ -244,25 +255,41 @@ class Prior(eqx.Module):
     @property
     def sizes(self) -> tuple[int, int]:
         """R, the number of copies of latents, and M, the inducing inputs that each may have."""
-        return sum(self.ranks), self.inducing_inputs.shape[1]
+        return sum(self.smooth_ranks), self.inducing_inputs.shape[1]
+
+    @property
+    def smooth_ranks(self) -> tuple[int, ...]:
+        """The number of copies of each latent that has inducing inputs."""
+        return self.ranks[: len(self.ranks) - self.local]
+
+    @property
+    def smooth(self) -> tuple[Kernel, ...]:
+        """The kernels of latents that have inducing inputs."""
+        return self.kernels[: len(self.kernels) - self.local]
+
+    @property
+    def nearby(self) -> tuple[Kernel, ...]:
+        """The kernels of latents that have a value at every place."""
+        return self.kernels[len(self.kernels) - self.local :]
 
     @property
     def widths(self) -> tuple[int, ...]:
         """How many inducing inputs each copy of each latent has."""
-        counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.ranks)
-        return tuple(M for M, rank in zip(counts, self.ranks, strict=True) for _ in range(rank))
+        ranks = self.smooth_ranks
+        counts = self.counts or (self.inducing_inputs.shape[1],) * len(ranks)
+        return tuple(M for M, rank in zip(counts, ranks, strict=True) for _ in range(rank))
 
     @property
     def tables(self) -> list[Float[np.ndarray, "M p"]]:
         """The inducing inputs of each latent, and nothing else."""
-        counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.ranks)
+        counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.smooth)
         return [np.asarray(Z)[:M] for Z, M in zip(self.Z, counts, strict=True)]
 
     @property
     def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802
         """The inducing inputs of each latent, with rows that stand for nothing beyond its count."""
         return jnp.broadcast_to(
-            self.inducing_inputs, (len(self.kernels), *self.inducing_inputs.shape[1:])
+            self.inducing_inputs, (len(self.smooth), *self.inducing_inputs.shape[1:])
         )
 
     def matrices(self, X: Float[Array, "N p"], jitter: float | Array) -> Matrices:
@@ -274,10 +301,10 @@ class Prior(eqx.Module):
             Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
             return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 
-        Kzz, Kzx, variance = over_latents(of_one, self.kernels, self.Z)
+        Kzz, Kzx, variance = over_latents(of_one, self.smooth, self.Z)
         if self.counts:  # the rest is white noise that nobody sees
             M = Kzz.shape[1]
             used = np.arange(M) < np.array(self.counts)[:, None]
             Kzz = jnp.where(used[:, :, None] & used[:, None, :], Kzz, jnp.eye(M, dtype=Kzz.dtype))
             Kzx = jnp.where(used[:, :, None], Kzx, 0.0)
-        return Matrices(Kzz, Kzx, variance, self.ranks, self.widths)
+        return Matrices(Kzz, Kzx, variance, self.smooth_ranks, self.widths)

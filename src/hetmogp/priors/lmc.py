@@ -91,6 +91,17 @@ class LMC(Affine):
             hyperprior=hyperprior,
         )
 
+    def with_local(self, kernels: Sequence[Kernel], weights: Float[np.ndarray, "J R"]) -> Self:
+        """The same with local latents added, whose kernels are held."""
+        return replace(
+            self,
+            kernels=(*self.kernels, *kernels),
+            ranks=(*self.ranks, *(1,) * len(kernels)),
+            weights=jnp.hstack([self.weights, jnp.asarray(weights)]),
+            mask=jnp.hstack([self.mask, jnp.ones(np.shape(weights))]),
+            local=len(kernels),
+        )
+
     def in_use(self) -> Self:
         """The same without latents that no parameter function may use."""
         used = np.flatnonzero(np.asarray(self.mask).any(axis=0)).tolist()

@@ -62,7 +62,7 @@ def _about_inducing_inputs(model: HetMOGP) -> Iterator[str]:
         return  # inducing inputs are the labels themselves
     prior = model.fitted.posterior.prior
     shares = model.summary().shares.to_numpy()
-    for q, (kernel, Z) in enumerate(zip(prior.kernels, prior.tables, strict=True)):
+    for q, (kernel, Z) in enumerate(zip(prior.smooth, prior.tables, strict=True)):
         if len(Z) < 3 or shares[:, q].max() < IDLE:
             continue
         nearest = np.median(_nearest(kernel, Z, model.dtype))

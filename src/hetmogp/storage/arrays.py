@@ -28,6 +28,14 @@ ARRAYS = {
     "history": ("n", FINITE),
     "input_range": ("2p", RANGE),
 }
+NUMBERED = Rule("whole numbers", lambda a: a.dtype == np.int32)
+NEAR = {  # of L places in C blocks, with r local latents
+    "near.at": ("Lp", FINITE),
+    "near.block": ("L", NUMBERED),
+    "near.slot": ("L", NUMBERED),
+    "near.mean": ("Lr", FINITE),
+    "near.cov": ("Cbb", FINITE),
+}
 SPECIAL = {"spread": ABOVE_ZERO, "mask": SWITCHES}  # all other arrays hold finite numbers
 OF_A_KERNEL = re.compile(r"parameters\.prior\.kernels\..*", re.DOTALL)
 LEARNED = re.compile(r"parameters\.likelihoods\.\d+\.free\..*", re.DOTALL)
@@ -49,17 +57,22 @@ def check_arrays(
         facts: the description, which was checked.
         functions: J.
     """
-    ranks, rules = facts["ranks"], dict(ARRAYS)
-    for where, kind in (("parameters.prior", PRIORS[facts["prior"]]), ("q", FAMILIES[facts["q"]])):
-        for name, shape in kind.arrays.items():
-            rules[f"{where}.{name}"] = (shape, SPECIAL.get(name, FINITE))
+    rules, local = dict(ARRAYS), (facts.get("local") or {"latents": 0})["latents"]
+    ranks = facts["ranks"][: len(facts["ranks"]) - local]
+    if local:
+        rules |= NEAR
+    for name, shape in PRIORS[facts["prior"]].arrays.items():
+        rules[f"parameters.prior.{name}"] = (shape, SPECIAL.get(name, FINITE))
+    for name, shape in FAMILIES[facts["q"]].arrays.items():
+        rules[f"q.{name}"] = (shape.replace("R", "S"), FINITE)  # of smooth latents alone
     tables = facts["options"].get("inducing") == "tables"  # which the user placed: they are kept
     given = sum(name.startswith("inducing.") for name in arrays)
     if bool(given) != tables:
         raise ValueError(f"options.inducing does not tell of {given} tables of inducing inputs")
     placed = [f"inducing.{k}" for k in range(given)]
     _refuse_odd({*rules, *places, *placed}, arrays)
-    sizes = {"J": functions, "R": sum(ranks), "p": len(columns), "1": 1, "2": 2}
+    sizes = {"J": functions, "p": len(columns), "1": 1, "2": 2}
+    sizes |= {"R": sum(facts["ranks"]), "S": sum(ranks), "r": local}
     for name, (letters, rule) in rules.items():
         _check_array(name, arrays[name], letters, rule, sizes)
     if sizes["Z"] not in (1, len(ranks)) or sizes["M"] < 1:
@@ -72,9 +85,11 @@ def check_arrays(
     coupled = sum(rank * count for rank, count in zip(ranks, counts, strict=True))
     if sizes.get("K", coupled) != coupled:
         raise ValueError(
-            f"q couples {sizes['K']} numbers, but there are {sizes['R']} copies of latents with "
+            f"q couples {sizes['K']} numbers, but there are {sum(ranks)} copies of latents with "
             f"{coupled} inducing inputs in all"
         )
+    if local:
+        _check_blocks(arrays["near.block"], arrays["near.slot"], arrays["near.cov"], local)
     for name in placed:
         _check_array(name, arrays[name], "np", FINITE, {"p": len(columns)})
     with np.errstate(invalid="raise"):
@@ -87,6 +102,16 @@ def check_arrays(
             _check_array(name, arrays[name], "", FINITE, {})
         else:
             _require_same(name, arrays[name], np.asarray(places[name]))
+
+
+def _check_blocks(block: np.ndarray, slot: np.ndarray, cov: np.ndarray, local: int) -> None:
+    """Compare the blocks of places with the room that there is for them."""
+    C, room = cov.shape[0], cov.shape[1] // local
+    fits = cov.shape[1] == room * local and (block >= 0).all() and (block < C).all()
+    if not (fits and (slot >= 0).all() and (slot < room).all()):
+        raise ValueError(f"its places are not in {C} blocks of {room}")
+    if len(np.unique(block.astype(np.int64) * room + slot)) != len(block):
+        raise ValueError("two of its places have one slot of a block")
 
 
 def _refuse_odd(expected: set[str], found: Mapping[str, Any]) -> None:
@@ -110,7 +135,7 @@ def _check_array(
 
 
 def _require_numbers(name: str, array: np.ndarray, rule: Rule) -> None:
-    if array.dtype not in (np.float64, np.float32):
+    if rule is not NUMBERED and array.dtype not in (np.float64, np.float32):
         raise ValueError(
             f"the array {name} is of {array.dtype}; it should be of float64 or float32"
         )

@@ -170,7 +170,15 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
 
 
-OF_A_POSTERIOR = ("prior", "q", "kernels", "ranks", "counts")
+LOCAL = Rule(
+    "how many local latents and neighbours there are",
+    lambda v: (
+        isinstance(v, dict)
+        and set(v) == {"latents", "neighbours"}
+        and all(WHOLE.holds(one) and one > 0 for one in v.values())
+    ),
+)
+OF_A_POSTERIOR = ("prior", "q", "kernels", "ranks", "counts", "local")
 
 
 def _alone(value: Any) -> Any:
@@ -204,6 +212,7 @@ DESCRIPTION: dict[str, Any] = {
     "kernels": [_kernel],
     "ranks": [whole(1)],
     "counts": either(NOTHING, listed(whole(1))),  # of inducing inputs, where latents differ
+    "local": either(NOTHING, LOCAL),
     "options": _options,
     "fit": {
         "elbo": NUMBER,
@@ -243,9 +252,13 @@ def check_description(facts: Any) -> None:
     for one in (facts, facts.get("alone") or facts):
         if len(one["ranks"]) != len(one["kernels"]):
             raise ValueError(f"it has {len(one['ranks'])} ranks for {len(one['kernels'])} kernels")
-        counts = one.get("counts") or one["ranks"]
-        if len(counts) != len(one["kernels"]):
-            raise ValueError(f"it has {len(counts)} counts for {len(one['kernels'])} kernels")
+        local = (one.get("local") or {"latents": 0})["latents"]
+        smooth = len(one["kernels"]) - local
+        if smooth < 1:
+            raise ValueError(f"{local} of its {len(one['kernels'])} latents are local")
+        counts = one.get("counts") or [1] * smooth
+        if len(counts) != smooth:
+            raise ValueError(f"it has {len(counts)} counts for {smooth} kernels")
     sharing = facts["fit"].get("sharing")
     if sharing is not None and set(sharing) != {*outputs, ""}:
         raise ValueError("fit.sharing is not about the outputs of the model")

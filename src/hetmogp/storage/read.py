@@ -23,7 +23,7 @@ from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..priors import PRIORS
 from ..record import Record
-from ..variational import FAMILIES
+from ..variational import FAMILIES, Neighbourhood
 from .arrays import check_arrays
 from .description import check_description
 from .write import ALONE, VERSION, numbers_of
@@ -129,7 +129,7 @@ def _built(
             {name: by_name[name] for name in unfitted},
             columns,
             Scaling(tensors["scaling.centre"], tensors["scaling.scale"]),
-            Posterior(prior, filled["q"], float(facts["fit"]["jitter"])),
+            Posterior(prior, filled["q"], float(facts["fit"]["jitter"]), filled["near"]),
             _record(facts, tensors),
             checked.dtype,
             alone,
@@ -151,7 +151,7 @@ def _alone(
             raise ValueError("it has numbers of a model that is not described")
         return None
     fit = {**facts["fit"], "elbo": own["elbo"], "shared": None, "sharing": None}
-    kept = {k: v for k, v in tensors.items() if not k.startswith(("parameters.", "q."))}
+    kept = {k: v for k, v in tensors.items() if not k.startswith(("parameters.", "q.", "near."))}
     numbers = {**kept, **{name.removeprefix(ALONE): values for name, values in apart.items()}}
     return _built({**facts, **own, "fit": fit, "alone": None}, numbers, custom).fitted
 
@@ -172,15 +172,22 @@ def _skeleton(
     room: Any = np.zeros(())
     kind: Any = PRIORS[facts["prior"]]
     family: Any = FAMILIES[facts["q"]]
+    local = facts.get("local")
+    near = None
+    if local:
+        names = ("at", "block", "slot", "mean", "cov")
+        near = Neighbourhood(**dict.fromkeys(names, room), neighbours=local["neighbours"])
     prior = kind(
         kernels=tuple(_kernel(kernel, custom) for kernel in facts["kernels"]),
         **dict.fromkeys(("inducing_inputs", *kind.arrays), room),
         ranks=tuple(facts["ranks"]),
         counts=tuple(facts.get("counts") or ()),
+        local=local["latents"] if local else 0,
     )
     likelihoods = tuple(_with_room(unfitted[name]) for name in sorted(unfitted))
     parameters = {"prior": prior, "likelihoods": likelihoods}
-    return {"parameters": parameters, "q": family(**dict.fromkeys(family.arrays, room))}
+    q = family(**dict.fromkeys(family.arrays, room))
+    return {"parameters": parameters, "q": q, "near": near}
 
 
 def _class(name: str, base: type, module: Any, custom: Mapping[str, type], what: str) -> type:

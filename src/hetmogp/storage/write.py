@@ -73,13 +73,14 @@ def save(
 
 def _of_posterior(fitted: Fitted) -> dict[str, Any]:
     """What a prior and a q are, but for their numbers."""
-    prior = fitted.posterior.prior
+    prior, near = fitted.posterior.prior, fitted.posterior.near
     return {
         "prior": _name(PRIORS, prior),
         "q": _name(FAMILIES, fitted.posterior.q),
         "kernels": [_plain(jax.tree.map(lambda _: 1.0, k)) for k in prior.kernels],
         "ranks": list(prior.ranks),
         "counts": list(prior.counts) or None,
+        "local": {"latents": prior.local, "neighbours": near.neighbours} if near else None,
     }
 
 
@@ -87,7 +88,8 @@ def _numbers(fitted: Fitted) -> dict[str, np.ndarray]:
     """The numbers of a prior, of a q and of the likelihoods, by name."""
     in_order = tuple(fitted.likelihoods[name] for name in sorted(fitted.likelihoods))
     parameters = {"prior": fitted.posterior.prior, "likelihoods": in_order}
-    return numbers_of({"parameters": parameters, "q": fitted.posterior.q})
+    numbers = {"parameters": parameters, "q": fitted.posterior.q, "near": fitted.posterior.near}
+    return numbers_of(numbers)
 
 
 def _name(kinds: Mapping[str, type], thing: Any) -> str:

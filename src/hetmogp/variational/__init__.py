@@ -4,6 +4,7 @@ from .base import Family, LatentSites
 from .blocks import Blocks, Moments, Natural
 from .coupled import Coupled
 from .factorised import Factorised, dominant
+from .neighbours import Neighbourhood
 
 __all__ = [
     "FAMILIES",
@@ -14,6 +15,7 @@ __all__ = [
     "LatentSites",
     "Moments",
     "Natural",
+    "Neighbourhood",
     "dominant",
 ]
 

@@ -103,6 +103,13 @@ class Natural(eqx.Module):
         q = family.at_prior(widths)
         return cls(q.mean, q.root, family)
 
+    @classmethod
+    def of(cls, q: Blocks) -> "Natural":
+        """The same q by its natural parameters."""
+        half = inverse_root(q.cov)
+        precision = jnp.einsum("rki,rkj->rij", half, half)
+        return cls(jnp.einsum("rij,rj->ri", precision, q.mean), precision, type(q))
+
     def factors(self) -> Blocks:
         """Means and roots, by one Cholesky factorisation per block."""
         root = transposed(inverse_root(self.precision))  # S = root rootᵀ

@@ -1,0 +1,247 @@
+"""Local latents: a value at every place, tied to those of the nearest places.
+
+The prior is the product of its conditionals on near places that come earlier (Vecchia),
+
+    p(u) = Π_i N(u_i; a_iᵀ u_n(i), v_i),     a_i = K_nn⁻¹ k_ni,     v_i = k_ii − a_iᵀ k_ni,
+
+and q(u) = Π_c N(m_c, S_c) has a Gaussian for each block of neighbouring places, all local latents
+together. Both terms of the bound are then sums over places,
+
+    KL = ½ Σ_i [log v_i + ((m_i − a_iᵀ m_n)² + wᵀ C w) / v_i] − ½ Σ_c log det S_c − ½ L R,
+
+with w = (1, −a_i) and C the covariance of (u_i, u_n) under q, which is zero between blocks. For
+given sites (λ, Λ) the best q of a block has
+
+    S_c⁻¹ = Q_cc + Λ_c,     S_c⁻¹ m_c = λ_c − Q_c,rest m_rest,
+
+where Q is the precision of the prior. With blocks of a single place this is the family of Wu,
+Pleiss and Cunningham (2022), which is too sure wherever a latent reaches further than the next
+place.
+
+Small systems, many at once, are solved by array operations over all of them: LAPACK is not to be
+given batches on a CPU.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..kernels import Kernel
+from ..linalg import inverse_root, over_latents, transposed
+from ..priors import Latents
+
+__all__ = ["Conditional", "Neighbourhood", "Sites", "Surroundings"]
+
+JITTER = {"float64": 1e-6, "float32": 1e-4}
+FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
+
+
+class Conditional(eqx.Module):
+    """u at some inputs given its values at near places, for each local latent: N(aᵀ u_n, v)."""
+
+    a: Float[Array, "R B K"]
+    v: Float[Array, "R B"]
+
+    def of(self, i: Int[Array, " n"]) -> "Conditional":
+        """Those at some of the inputs."""
+        return Conditional(self.a[:, i], self.v[:, i])
+
+
+class Sites(eqx.Module):
+    """exp(linearᵀu − ½ uᵀ precision u) at the places of some blocks."""
+
+    linear: Float[Array, "B n R"]
+    precision: Float[Array, "B n R R"]
+
+
+class Surroundings(eqx.Module):
+    """Some blocks and who speaks of them; −1 stands for nobody.
+
+    Attributes:
+        block: the blocks.
+        members: their places.
+        terms: the places whose conditionals speak of them.
+        near: the places near to these.
+    """
+
+    block: Int[Array, " B"]
+    members: Int[Array, "B n"]
+    terms: Int[Array, "B T"]
+    near: Int[Array, "B T K"]
+
+
+class Neighbourhood(eqx.Module):
+    """q of the local latents, with what it must know of the places.
+
+    Attributes:
+        at: where they are.
+        block: the block of each place.
+        slot: its number there.
+        mean: of each local latent at each place.
+        cov: of each block: that of latent r at slot k stands at r n + k.
+        neighbours: how many places a new input is told by.
+    """
+
+    at: Float[Array, "L p"]
+    block: Int[Array, " L"]
+    slot: Int[Array, " L"]
+    mean: Float[Array, "L R"]
+    cov: Float[Array, "C b b"]
+    neighbours: int = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        """n, how many places a block may have."""
+        return self.cov.shape[1] // self.mean.shape[1]
+
+    def at_places(self, i: Int[Array, " B"]) -> Latents:
+        """The local latents at some of the places."""
+        k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
+        cov = self.cov[self.block[i, None, None], k[:, :, None], k[:, None, :]]
+        return Latents(self.mean[i], cov)
+
+    def given(
+        self,
+        kernels: tuple[Kernel, ...],
+        x: Float[Array, "B p"],
+        near: Int[Array, "B K"],
+    ) -> Conditional:
+        """Of each local latent, its value at x given those at near places; −1 is nobody.
+
+        Every place has a little noise of its own, so that places may be as near as they like.
+        """
+        jitter = JITTER[self.at.dtype.name]
+
+        def of_one(kernel: Kernel, _: Array) -> tuple[Array, Array]:
+            def one(x: Array, z: Array, there: Array) -> tuple[Array, Array]:
+                z = z - x  # what is near stays apart, whatever the precision
+                eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, jitter, 1.0)
+                K = jnp.where(there[:, None] & there, kernel.matrix(z, z), 0.0) + eye
+                k = jnp.where(there, kernel.matrix(jnp.zeros_like(x)[None], z)[0], 0.0)
+                return K, k
+
+            K, k = jax.vmap(one)(x, self.at[near], near >= 0)
+            a = _solved(K, k)
+            return a, 1.0 + jitter - jnp.sum(a * k, axis=1)
+
+        a, v = over_latents(of_one, kernels, jnp.zeros(len(kernels)))
+        return Conditional(a, jnp.maximum(v, 0.5 * jitter))
+
+    def _among(
+        self, i: Int[Array, "B K"], j: Int[Array, "B M"], r: int, s: int
+    ) -> Float[Array, "B K M"]:
+        """Between latent r at some places and latent s at others; zero between blocks."""
+        n = self.size
+        rows, columns = (r * n + self.slot[i])[:, :, None], (s * n + self.slot[j])[:, None, :]
+        cov = self.cov[self.block[i][:, :, None], rows, columns]
+        same = self.block[i][:, :, None] == self.block[j][:, None, :]
+        return jnp.where(same & (i >= 0)[:, :, None] & (j >= 0)[:, None, :], cov, 0.0)
+
+    def divergence(
+        self, given: Conditional, i: Int[Array, " B"], near: Int[Array, "B K"]
+    ) -> Float[Array, ""]:
+        """The terms of the KL for some places, but for the entropy of q."""
+        every = jnp.concatenate([i[:, None], near], axis=1)
+        means = _at(self.mean, every)  # B K+1 R
+        total = jnp.zeros(())
+        for r in range(self.mean.shape[1]):
+            w = _with_own(given.a[r])
+            off = jnp.einsum("bk,bk->b", w, means[:, :, r])
+            square = off**2 + jnp.einsum("bk,bkl,bl->b", w, self._among(every, every, r, r), w)
+            term = 0.5 * (jnp.log(given.v[r]) + square / given.v[r])
+            total += jnp.sum(jnp.where(i >= 0, term, 0.0))
+        return total
+
+    def updated(
+        self, given: Conditional, around: Surroundings, sites: Sites
+    ) -> tuple[Float[Array, "B n R"], Float[Array, "B b b"], Float[Array, " B"]]:
+        """The best means and covariances of some blocks given the others, and log det S of each.
+
+        Args:
+            given: the conditionals of all terms, one block after another.
+            around: the blocks.
+            sites: at their places.
+        """
+        members, terms = around.members, around.terms
+        (B, n), T, R = members.shape, terms.shape[1], self.mean.shape[1]
+        every = jnp.concatenate([terms[:, :, None], around.near], axis=2)  # B T K+1
+        inside = (every >= 0) & (self.block[every] == around.block[:, None, None])
+        slots = jnp.where(inside, self.slot[every], n)
+        hot = (slots[..., None] == jnp.arange(n)).astype(self.mean.dtype)  # B T K+1 n
+        means, own = _at(self.mean, every), _at(self.mean, members)
+        P, slopes = jnp.zeros((B, R, n, R, n), self.mean.dtype), []
+        for r in range(R):
+            w = _with_own(given.a[r]).reshape(B, T, -1)
+            inverse = jnp.where(terms >= 0, 1.0 / given.v[r].reshape(B, T), 0.0)
+            parts = jnp.einsum("btk,btkn->btn", w, hot)
+            off = jnp.einsum("btk,btk->bt", w, means[..., r])
+            Q = jnp.einsum("btn,btm->bnm", parts * inverse[..., None], parts)
+            P = P.at[:, r, :, r, :].set(Q)
+            slopes.append(jnp.einsum("btn,bt->bn", parts, off * inverse))
+        eye, there = jnp.eye(n, dtype=P.dtype), members >= 0
+        nobody = jnp.where(there, 0.0, 1.0)[:, :, None, None] * jnp.eye(R, dtype=P.dtype)
+        P += jnp.einsum("bnrs,nm->brnsm", sites.precision + nobody, eye)
+        root = transposed(inverse_root(P.reshape(B, R * n, R * n)))  # S = root rootᵀ
+        cov = jnp.einsum("bij,bkj->bik", root, root)
+        log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
+        pull = sites.linear - jnp.einsum("bnrs,bns->bnr", sites.precision, own)
+        pull = jnp.where(there[..., None], pull - jnp.stack(slopes, axis=2), 0.0)
+        step = jnp.einsum("bij,bj->bi", cov, jnp.swapaxes(pull, 1, 2).reshape(B, -1))
+        step *= FAR / jnp.maximum(jnp.max(jnp.abs(step), axis=1, keepdims=True), FAR)
+        return own + jnp.swapaxes(step.reshape(B, R, n), 1, 2), cov, log_det
+
+    def latents(self, given: Conditional, near: Int[Array, "B K"]) -> Latents:
+        """The local latents at inputs, from the places nearest to them."""
+        mean = jnp.einsum("rbk,bkr->br", given.a, _at(self.mean, near))
+        R = mean.shape[1]
+        cov = [
+            [
+                jnp.einsum("bk,bkl,bl->b", given.a[r], self._among(near, near, r, s), given.a[s])
+                for s in range(R)
+            ]
+            for r in range(R)
+        ]
+        own = given.v.T[:, :, None] * jnp.eye(R, dtype=mean.dtype)
+        return Latents(mean, jnp.array(cov).transpose(2, 0, 1) + own)
+
+    def joint(
+        self, given: Conditional, x: Float[Array, "N p"], near: Int[Array, "N K"]
+    ) -> Float[Array, "N R N R"]:
+        """The covariance of the local latents over N inputs.
+
+        Given the places, different inputs are independent; equal ones have one value.
+        """
+        N, K = near.shape
+        flat, R = near.reshape(1, N * K), self.mean.shape[1]
+        same = jnp.all(x[:, None] == x, axis=2)
+        rows = []
+        for r in range(R):
+            row = []
+            for s in range(R):
+                among = self._among(flat, flat, r, s).reshape(N, K, N, K)
+                cov = jnp.einsum("nk,nkml,ml->nm", given.a[r], among, given.a[s])
+                row.append(cov + (jnp.where(same, given.v[r], 0.0) if r == s else 0.0))
+            rows.append(jnp.stack(row))
+        return jnp.stack(rows).transpose(2, 0, 3, 1)
+
+
+def _with_own(a: Float[Array, "B K"]) -> Float[Array, "B K+1"]:
+    """(1, −a), of a place and those near to it."""
+    return jnp.concatenate([jnp.ones((len(a), 1), a.dtype), -a], axis=1)
+
+
+def _at(values: Float[Array, "L R"], i: Int[Array, "..."]) -> Float[Array, "... R"]:
+    """values[i], and zero for nobody."""
+    return jnp.where((i >= 0)[..., None], values[i], 0.0)
+
+
+def _solved(K: Float[Array, "B k k"], b: Float[Array, "B k"]) -> Float[Array, "B k"]:
+    """K⁻¹ b, by elimination in all matrices at once; they are positive definite."""
+    n = K.shape[1]
+    rest = jnp.concatenate([K, b[:, :, None]], axis=2)
+    for j in range(n):
+        row = rest[:, j, 1:] / rest[:, j, :1]
+        own = (jnp.arange(n) == j)[:, None]
+        rest = jnp.where(own, row[:, None], rest[:, :, 1:] - rest[:, :, :1] * row[:, None])
+    return rest[:, :, 0]

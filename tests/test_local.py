@@ -1,0 +1,313 @@
+"""Local latents: places and their relations, q by blocks against exact processes, whole fits."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+import hetmogp as hm
+from hetmogp.fitting import local
+from hetmogp.fitting.local import _Feed, _kernel
+from hetmogp.fitting.options import Options
+from hetmogp.places import Places, nearest
+from hetmogp.session import session
+from hetmogp.variational.neighbours import Neighbourhood, Sites, Surroundings
+
+rng = np.random.default_rng(0)
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_near_places_are_the_nearest_of_the_earlier_ones(p):
+    places = Places.of(rng.uniform(size=(600, p)), 7, 20, seed=0)
+    apart = cdist(places.at, places.at)
+    for i in (0, 1, 3, 8, 57, 300, 599):
+        earlier = np.argsort(apart[i, :i], kind="stable")[:7]
+        assert set(places.near[i][places.near[i] >= 0]) == set(earlier)
+
+
+def test_every_place_is_in_one_block_and_every_conditional_is_known_to_those_it_speaks_of():
+    places = Places.of(rng.uniform(size=(500, 2)), 6, 32, seed=0)
+    assert sorted(places.members[places.members >= 0]) == list(range(500))
+    assert (places.members >= 0).sum(axis=1).min() >= 28  # nearly equal
+    for c, members in enumerate(places.members):
+        own = set(members[members >= 0])
+        assert {i for i in own if places.block[i] == c} == own
+        speak = {i for i in range(500) if own & {i, *places.near[i]}}
+        assert set(places.terms[c][places.terms[c] >= 0]) == speak
+
+
+# -- q by blocks -----------------------------------------------------------------------------------
+
+
+def neighbourhood(places, R=1):
+    (L, _), (C, n), K = places.at.shape, places.members.shape, places.near.shape[1]
+    known = map(jnp.asarray, (places.at, places.block, places.slot))
+    eyes = jnp.tile(jnp.eye(R * n), (C, 1, 1))
+    return Neighbourhood(*known, jnp.zeros((L, R)), eyes, neighbours=K)
+
+
+@eqx.filter_jit
+def swept(q, given, around, sites):
+    """q with some of its blocks brought to their best."""
+    members = around.members
+    there = (members >= 0)[..., None]
+    own = Sites(
+        jnp.where(there, sites.linear[members], 0.0),
+        jnp.where(there[..., None], sites.precision[members], 0.0),
+    )
+    mean, cov, _ = q.updated(given.of(around.terms.reshape(-1)), around, own)
+    to = jnp.where(members >= 0, members, len(q.block))
+    means, covs = q.mean, q.cov
+    changed = means.at[to].set(mean, mode="drop"), covs.at[around.block].set(cov)  # noqa: PD008
+    return eqx.tree_at(lambda q: (q.mean, q.cov), q, changed)
+
+
+def settled(places, kernel, linear, precision, sweeps=60):
+    """q brought to its best by turns, block by block, given Gaussian sites."""
+    q, near = neighbourhood(places), jnp.asarray(places.near)
+    given = eqx.filter_jit(q.given)((kernel,), q.at, near)
+    sites = Sites(jnp.asarray(linear)[:, None], jnp.asarray(precision)[:, None, None])
+    for _ in range(sweeps):
+        for some in np.array_split(np.arange(len(places.members)), 2):
+            members, terms = (jnp.asarray(a[some]) for a in (places.members, places.terms))
+            by = jnp.where((terms >= 0)[..., None], near[terms], -1)
+            q = swept(q, given, Surroundings(jnp.asarray(some), members, terms, by), sites)
+    return q
+
+
+def exact(K, noise, y):
+    """Mean and covariance of an exact process with Gaussian noise."""
+    gain = K @ np.linalg.inv(K + noise**2 * np.eye(len(K)))
+    return gain @ y, K - gain @ K
+
+
+@pytest.mark.parametrize(
+    ("p", "spacings", "of_f", "of_means"),
+    [(1, 1, 0.02, 0.05), (1, 3, 0.02, 0.05), (2, 1, 0.02, 0.05), (2, 3, 0.05, 0.1)],
+)
+def test_standard_deviations_are_those_of_an_exact_process(p, spacings, of_f, of_means):
+    """Of f, and of means over 20 neighbouring places, in the median over places."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(400, p))
+    apart = cdist(X, X) + 9 * np.eye(400)
+    with session():
+        places = Places.of(X, 10, 40, seed=0)
+        kernel = _kernel(np.full(p, spacings * np.median(apart.min(axis=1))))
+        K = np.asarray(kernel.matrix(jnp.asarray(places.at), jnp.asarray(places.at)))
+        y = np.linalg.cholesky(K + 1e-9 * np.eye(400)) @ rng.standard_normal(400)
+        y += rng.standard_normal(400)
+        q = settled(places, kernel, y, np.ones(400))
+        mean, cov = exact(K, 1.0, y)
+        found = q.at_places(jnp.arange(400))
+        sd = np.sqrt(np.asarray(found.cov)[:, 0, 0])
+    truth = np.sqrt(np.diag(cov))
+    assert np.median(sd / truth) == pytest.approx(1.0, abs=of_f)
+    off = np.asarray(found.mean)[:, 0] - mean
+    assert np.sqrt(np.mean(off**2 / truth**2)) < 0.1
+    ratios = []
+    for members, block in zip(places.members, np.asarray(q.cov), strict=True):
+        some = members[members >= 0][:20]
+        ratios.append(np.sqrt(block[:20, :20].sum() / cov[np.ix_(some, some)].sum()))
+    assert np.median(ratios) == pytest.approx(1.0, abs=of_means)
+
+
+def test_the_divergence_is_that_of_two_gaussians():
+    """With one block for all places and all earlier ones near, prior and q are plain Gaussians."""
+    X = rng.uniform(size=(12, 2))
+    with session():
+        places = Places.of(X, 11, 12, seed=0)
+        kernel = _kernel(np.full(2, 0.4))
+        q = neighbourhood(places)
+        root = rng.standard_normal((12, 12))
+        cov, mean = root @ root.T / 12 + 0.1 * np.eye(12), rng.standard_normal(12)
+        slot = np.argsort(places.slot)
+        q = Neighbourhood(
+            *(q.at, q.block, q.slot, jnp.asarray(mean)[:, None]),
+            jnp.asarray(cov[np.ix_(slot, slot)])[None],
+            neighbours=11,
+        )
+        given = q.given((kernel,), q.at, jnp.asarray(places.near))
+        terms = q.divergence(given, jnp.arange(12), jnp.asarray(places.near))
+        found = float(terms) - 0.5 * (np.linalg.slogdet(cov)[1] + 12)
+        K = np.asarray(kernel.matrix(q.at, q.at)) + 1e-6 * np.eye(12)
+    inverse = np.linalg.inv(K)
+    expected = 0.5 * (
+        np.trace(inverse @ cov)
+        + mean @ inverse @ mean
+        - 12
+        + np.linalg.slogdet(K)[1]
+        - np.linalg.slogdet(cov)[1]
+    )
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
+    """From the nearest places; a row that repeats has the same value."""
+    rng = np.random.default_rng(3)
+    X, new = rng.uniform(size=(300, 1)), np.sort(rng.uniform(0.2, 0.8, size=(30, 1)), axis=0)
+    new[1] = new[0]
+    with session():
+        places = Places.of(X, 8, 40, seed=0)
+        kernel = _kernel(np.array([0.02]))
+        K = np.asarray(kernel.matrix(jnp.asarray(places.at), jnp.asarray(places.at)))
+        y = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ rng.standard_normal(300)
+        y += 0.3 * rng.standard_normal(300)
+        q = settled(places, kernel, y / 0.09, np.full(300, 1 / 0.09))
+        near = jnp.asarray(nearest(cKDTree(places.at), new, 8))
+        given = q.given((kernel,), jnp.asarray(new), near)
+        found, joint = q.latents(given, near), np.asarray(q.joint(given, jnp.asarray(new), near))
+        cross = np.asarray(kernel.matrix(jnp.asarray(new), jnp.asarray(places.at)))
+        own = np.asarray(kernel.matrix(jnp.asarray(new), jnp.asarray(new)))
+    inverse = np.linalg.inv(K + 0.09 * np.eye(300))
+    mean, cov = cross @ inverse @ y, own - cross @ inverse @ cross.T
+    truth = np.sqrt(np.diag(cov))
+    ratio = np.sqrt(np.asarray(found.cov)[:, 0, 0]) / truth
+    assert np.median(np.abs(ratio - 1)) < 0.02  # between two blocks it is too sure
+    assert np.min(ratio) > 0.4
+    assert np.max(np.abs(np.asarray(found.mean)[:, 0] - mean) / truth) < 0.3
+    np.testing.assert_allclose(np.diagonal(joint[:, 0, :, 0]), found.cov[:, 0, 0], rtol=1e-9)
+    assert joint[0, 0, 1, 0] == pytest.approx(joint[0, 0, 0, 0])
+
+
+# -- mini-batches ----------------------------------------------------------------------------------
+
+
+def test_an_epoch_meets_every_block_and_every_row_once():
+    blocks = rng.integers(0, 23, 500), rng.integers(0, 23, 70)
+    feed = _Feed(blocks, 23, Options(batch_size=20))
+    assert feed.epoch > 1
+    met, rows = [], [[], []]
+    for step in range(feed.epoch):
+        drawn = feed.take(1)
+        met += [c for c in np.asarray(drawn.block[0]) if c >= 0]
+        for g in range(2):
+            own, which = np.asarray(drawn.rows[g][0]), np.asarray(drawn.which[g][0])
+            own, which = own[own >= 0], which[own >= 0]
+            np.testing.assert_array_equal(np.asarray(drawn.block[0])[which], blocks[g][own])
+            rows[g] += own.tolist()
+        assert step < 1000
+    assert sorted(met) == list(range(23))
+    assert [sorted(r) for r in rows] == [list(range(500)), list(range(70))]
+
+
+def rough(n, seed):
+    """Places with a smooth function and one of short range; a real and a binary output of both."""
+    draw = np.random.default_rng(seed)
+    X = pd.DataFrame(draw.uniform(size=(n, 2)), columns=["x", "y"])
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 26)] * 2), axis=-1).reshape(-1, 2)
+    apart = cdist(X.to_numpy(), grid)
+    bumps = np.exp(-0.5 * (apart / 0.02) ** 2) @ np.random.default_rng(9).standard_normal(676)
+    f = np.sin(5 * X["x"]) + 1.5 * bumps
+    Y = pd.DataFrame(
+        {
+            "level": f + 0.2 * draw.standard_normal(n),
+            "high": (draw.uniform(size=n) < 1 / (1 + np.exp(-3 * f))).astype(float),
+        }
+    )
+    return X, Y
+
+
+LIKELIHOODS = {"level": hm.Gaussian(), "high": hm.Bernoulli()}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, Y = rough(3500, 0)
+    Y.loc[X["x"] > 0.9, "high"] = np.nan
+    return hm.HetMOGP(LIKELIHOODS, progress=False).fit(X, Y)
+
+
+def test_local_latents_come_by_themselves_where_they_pay(fitted):
+    assert fitted.fitted.posterior.near is not None
+    assert fitted.weights_.shape[1] == len(fitted.inducing_inputs_) + local.LATENTS
+    assert fitted.converged_
+    words = repr(fitted.summary())
+    assert "local" in words
+    X, Y = rough(1000, 1)
+    smooth = hm.HetMOGP(LIKELIHOODS, latents=3, inducing=100, max_iter=500, progress=False)
+    smooth.fit(*rough(3500, 0))
+    scores, blurred = fitted.nlpd(X, Y), smooth.nlpd(X, Y)
+    assert scores["level"] < blurred["level"] - 0.3
+    assert scores["high"] < blurred["high"] - 0.02
+
+
+def test_intervals_of_local_models_hold(fitted):
+    X, Y = rough(1000, 2)
+    lower, upper = fitted.predict(X)["level"].interval(0.9)
+    assert 0.85 < np.mean((Y["level"] >= lower) & (Y["level"] <= upper)) < 0.95
+
+
+def test_functions_and_joint_of_a_local_model_agree(fitted):
+    X = rough(40, 3)[0]
+    mean, cov = fitted.parameter_functions(X)
+    order = fitted.fitted.places
+    with session():
+        table = fitted.fitted.scaling.apply(X.to_numpy())
+        together, joint = fitted.fitted.posterior.joint(table)
+    np.testing.assert_allclose(together[:, order], mean, rtol=1e-6, atol=1e-8)
+    each = joint[np.arange(40), :, np.arange(40)][:, order[:, None], order]
+    np.testing.assert_allclose(each, cov, rtol=1e-5, atol=1e-8)
+
+
+def test_a_local_model_is_saved_whole(fitted, tmp_path):
+    fitted.save(tmp_path / "m.hetmogp")
+    again = hm.load(tmp_path / "m.hetmogp")
+    X = rough(50, 4)[0]
+    for name in LIKELIHOODS:
+        np.testing.assert_array_equal(again.predict(X)[name].mean, fitted.predict(X)[name].mean)
+    assert repr(again.summary()) == repr(fitted.summary())
+
+
+def test_a_local_fit_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
+    X, Y = rough(600, 5)
+    options = {"latents": 2, "inducing": 20, "local": 1, "max_iter": 48, "batch_size": 60}
+    model = hm.HetMOGP(LIKELIHOODS, progress=False, **options)
+    whole = model.fit(X, Y).predict(X)["level"].mean
+    calls, chunk = iter(range(100)), local._chunk
+
+    def killed(*args):
+        if next(calls) == 4:
+            raise RuntimeError("killed")
+        return chunk(*args)
+
+    monkeypatch.setattr(local, "_chunk", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, Y, checkpoint=tmp_path, every=16)
+    assert list((tmp_path / "local").glob("*.checkpoint"))
+    again = model.fit(X, Y, checkpoint=tmp_path, every=16, resume=True)
+    np.testing.assert_allclose(again.predict(X)["level"].mean, whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_local_latents_of_a_series_and_of_outputs_with_their_own_inputs(dtype):
+    t = np.linspace(0, 1, 700)
+    f = np.cumsum(rng.standard_normal(700)) / 10
+    X = {"a": t[:, None], "b": t[::2, None]}
+    Y = {"a": f + 0.1 * rng.standard_normal(700), "b": -f[::2] + 0.1 * rng.standard_normal(350)}
+    model = hm.HetMOGP(
+        {"a": hm.Gaussian(), "b": hm.Gaussian()},
+        **{"latents": 2, "inducing": 10, "local": 2, "max_iter": 150, "dtype": dtype},
+        progress=False,
+    )
+    model.fit(X, Y)
+    error = model.predict(t[:, None])["a"].mean - f
+    assert np.sqrt(np.mean(error**2)) < 0.1
+
+
+def test_what_local_latents_do_not_go_with_is_said():
+    X, Y = rough(100, 6)
+    with pytest.raises(ValueError, match="local must be a whole number >= 0"):
+        hm.HetMOGP(LIKELIHOODS, local=-1).fit(X, Y)
+    with pytest.raises(ValueError, match="local=2 needs prior='lmc'"):
+        hm.independent(LIKELIHOODS, local=2).fit(X, Y)
+    with pytest.raises(ValueError, match="learned on mini-batches"):
+        hm.HetMOGP(LIKELIHOODS, local=2, method="vem").fit(X, Y)
+    labelled = X.assign(site=np.where(X["x"] > 0.5, "a", "b"))
+    with pytest.raises(ValueError, match="'site' holds labels"):
+        hm.HetMOGP(LIKELIHOODS, local=2, latents=1, progress=False).fit(labelled, Y)

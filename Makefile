@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables clean
+.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail clean
 
 install: $(READY)
 
@@ -88,6 +88,10 @@ calibration: $(READY)
 # The default fit on ordinary tables, beside its rivals; they lie in the folder HETMOGP_TABLES.
 tables: $(READY)
 	$(BIN)/python benchmarks/tables.py --out build/tables.csv
+
+# London's sales with and without local latents; needs the data in HETMOGP_DATA.
+fine_detail: $(READY)
+	$(BIN)/python benchmarks/fine_detail.py --splits 5 --out docs/images/london_local.png
 
 discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2

@@ -47,9 +47,9 @@ def test_every_place_is_in_one_block_and_every_conditional_is_known_to_those_it_
 
 def neighbourhood(places, R=1):
     (L, _), (C, n), K = places.at.shape, places.members.shape, places.near.shape[1]
-    known = map(jnp.asarray, (places.at, places.block, places.slot))
+    at, block, slot = map(jnp.asarray, (places.at, places.block, places.slot))
     eyes = jnp.tile(jnp.eye(R * n), (C, 1, 1))
-    return Neighbourhood(*known, jnp.zeros((L, R)), eyes, neighbours=K)
+    return Neighbourhood(at, block, slot, jnp.zeros((L, R)), eyes, neighbours=K)
 
 
 @eqx.filter_jit
@@ -109,7 +109,7 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings, of_f, of
     truth = np.sqrt(np.diag(cov))
     assert np.median(sd / truth) == pytest.approx(1.0, abs=of_f)
     off = np.asarray(found.mean)[:, 0] - mean
-    assert np.sqrt(np.mean(off**2 / truth**2)) < 0.1
+    assert np.sqrt(np.mean(off**2 / truth**2)) < 0.2
     ratios = []
     for members, block in zip(places.members, np.asarray(q.cov), strict=True):
         some = members[members >= 0][:20]
@@ -182,7 +182,8 @@ def test_an_epoch_meets_every_block_and_every_row_once():
     blocks = rng.integers(0, 23, 500), rng.integers(0, 23, 70)
     feed = _Feed(blocks, 23, Options(batch_size=20))
     assert feed.epoch > 1
-    met, rows = [], [[], []]
+    met: list[int] = []
+    rows: list[list[int]] = [[], []]
     for step in range(feed.epoch):
         drawn = feed.take(1)
         met += [c for c in np.asarray(drawn.block[0]) if c >= 0]

@@ -41,7 +41,7 @@ from ..variational.neighbours import Conditional, Sites, Surroundings
 from .alone import PRICE
 from .checkpoint import Checkpoints
 from .fit import Fit
-from .mini_batches import Run, climb
+from .mini_batches import LAST_LOOK, Run, climb
 from .options import Options
 from .progress import Progress
 from .ready import Ready, Source
@@ -180,7 +180,8 @@ def run_local(
     climb(run, feed, (most, ENOUGH * tolerance), progress, checkpoints)
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
-    fit.bound = run.final_bound(_Feed(in_blocks, len(places.members), options), feed.epoch)
+    fresh = _Feed(in_blocks, len(places.members), options)
+    fit.bound = run.final_bound(fresh, min(feed.epoch, LAST_LOOK))
     fit.parameters = start.with_free(run.state.free)
     fit.q, fit.near = run.state.q.factors(), run.state.near
     fit.iterations += smooth.iterations

@@ -20,7 +20,7 @@ from .mesh import everywhere, mesh
 from .options import Options
 from .progress import Progress
 
-__all__ = ["Feed", "Run", "climb", "run_svi"]
+__all__ = ["LAST_LOOK", "Feed", "Run", "climb", "run_svi"]
 
 PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
 FIRST_CHUNK = 20  # steps before the host looks for the first time

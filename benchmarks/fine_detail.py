@@ -1,0 +1,80 @@
+"""London's sales with and without local latents: scores, seconds and a map of some streets.
+
+    python benchmarks/fine_detail.py --splits 5 --out docs/images/london_local.png
+
+The data are those of the experiments, in the folder HETMOGP_DATA.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import hetmogp as hm
+from hetmogp.experiments import london
+from hetmogp.experiments.data import find
+
+CENTRE = {"longitude": (-0.16, -0.06), "latitude": (51.49, 51.55)}
+MODELS = {"smooth": {"local": 0, "inducing": 100}, "default": {}}
+
+
+def compared(split, path):
+    """The models of a split, and a row of results for each."""
+    _, train, tests = london.divide(london.load(path), "", split)
+    X, Y = train[london.PLACE], train[list(london.LIKELIHOODS)]
+    at = tests["flat"][0]
+    held = pd.DataFrame({name: values.to_numpy() for name, (_, values) in tests.items()})
+    models = {}
+    for name, options in MODELS.items():
+        began = time.perf_counter()
+        model = hm.HetMOGP(london.LIKELIHOODS, progress=False, **options).fit(X, Y)
+        seconds = time.perf_counter() - began
+        models[name] = model
+        scores = model.nlpd(at.reset_index(drop=True), held)
+        lower, upper = model.predict(at)["log_price"].interval(0.9)
+        inside = np.mean((held["log_price"] >= lower) & (held["log_price"] <= upper))
+        words = ", ".join(f"{key} {value:.3f}" for key, value in scores.items())
+        print(f"split {split} {name}: {words}, in 90%: {inside:.2f}, {seconds:.0f} s", flush=True)
+    return models, train
+
+
+def drawn(models, train, out):
+    """Maps of the probability that a sale is of a flat, of the middle of the city."""
+    (west, east), (south, north) = CENTRE.values()
+    lon, lat = np.meshgrid(np.linspace(west, east, 160), np.linspace(south, north, 150))
+    grid = pd.DataFrame({"longitude": lon.ravel(), "latitude": lat.ravel()})
+    near = train[train["longitude"].between(west, east) & train["latitude"].between(south, north)]
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
+    titles = {"smooth": "smooth latents alone", "default": "with local latents"}
+    for ax, (name, model) in zip(axes, models.items(), strict=True):
+        p = model.predict(grid)["flat"].mean.reshape(lon.shape)
+        mesh = ax.pcolormesh(lon, lat, p, vmin=0, vmax=1, cmap="viridis", shading="nearest")
+        colours = np.where(near["flat"] > 0, "black", "white")
+        ax.scatter(near["longitude"], near["latitude"], s=4, c=colours, linewidths=0)
+        ax.set(title=titles[name], xlabel="longitude (degrees)", aspect=1.6)
+    axes[0].set_ylabel("latitude (degrees)")
+    figure.colorbar(mesh, ax=axes, label="probability that a sale is of a flat")
+    figure.savefig(out, dpi=110)
+
+
+def main():
+    """Measure, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("london_local.png"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    path = find(london.FILE, Path(os.environ.get("HETMOGP_DATA", ".")))
+    for split in range(options.splits):
+        models, train = compared(split, path)
+        if split == 0:
+            drawn(models, train, options.out)
+
+
+if __name__ == "__main__":
+    main()

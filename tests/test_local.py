@@ -14,7 +14,7 @@ from hetmogp.fitting.local import _Feed, _kernel
 from hetmogp.fitting.options import Options
 from hetmogp.places import Places, nearest
 from hetmogp.session import session
-from hetmogp.variational.neighbours import Neighbourhood, Sites, Surroundings
+from hetmogp.variational.neighbours import OWN, Neighbourhood, Sites, Surroundings
 
 rng = np.random.default_rng(0)
 
@@ -74,7 +74,7 @@ def settled(places, kernel, linear, precision, sweeps=60):
     given = eqx.filter_jit(q.given)((kernel,), q.at, near)
     sites = Sites(jnp.asarray(linear)[:, None], jnp.asarray(precision)[:, None, None])
     for _ in range(sweeps):
-        for some in np.array_split(np.arange(len(places.members)), 2):
+        for some in np.arange(len(places.members))[:, None]:  # neighbours by turns
             members, terms = (jnp.asarray(a[some]) for a in (places.members, places.terms))
             by = jnp.where((terms >= 0)[..., None], near[terms], -1)
             q = swept(q, given, Surroundings(jnp.asarray(some), members, terms, by), sites)
@@ -100,6 +100,7 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings, of_f, of
         places = Places.of(X, 10, 40, seed=0)
         kernel = _kernel(np.full(p, spacings * np.median(apart.min(axis=1))))
         K = np.asarray(kernel.matrix(jnp.asarray(places.at), jnp.asarray(places.at)))
+        K = K + OWN * np.eye(len(K))
         y = np.linalg.cholesky(K + 1e-9 * np.eye(400)) @ rng.standard_normal(400)
         y += rng.standard_normal(400)
         q = settled(places, kernel, y, np.ones(400))
@@ -109,7 +110,7 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings, of_f, of
     truth = np.sqrt(np.diag(cov))
     assert np.median(sd / truth) == pytest.approx(1.0, abs=of_f)
     off = np.asarray(found.mean)[:, 0] - mean
-    assert np.sqrt(np.mean(off**2 / truth**2)) < 0.2
+    assert np.sqrt(np.mean(off**2 / truth**2)) < 0.1
     ratios = []
     for members, block in zip(places.members, np.asarray(q.cov), strict=True):
         some = members[members >= 0][:20]
@@ -135,7 +136,7 @@ def test_the_divergence_is_that_of_two_gaussians():
         given = q.given((kernel,), q.at, jnp.asarray(places.near))
         terms = q.divergence(given, jnp.arange(12), jnp.asarray(places.near))
         found = float(terms) - 0.5 * (np.linalg.slogdet(cov)[1] + 12)
-        K = np.asarray(kernel.matrix(q.at, q.at)) + 1e-6 * np.eye(12)
+        K = np.asarray(kernel.matrix(q.at, q.at)) + OWN * np.eye(12)
     inverse = np.linalg.inv(K)
     expected = 0.5 * (
         np.trace(inverse @ cov)
@@ -156,6 +157,7 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
         places = Places.of(X, 8, 40, seed=0)
         kernel = _kernel(np.array([0.02]))
         K = np.asarray(kernel.matrix(jnp.asarray(places.at), jnp.asarray(places.at)))
+        K = K + OWN * np.eye(len(K))
         y = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ rng.standard_normal(300)
         y += 0.3 * rng.standard_normal(300)
         q = settled(places, kernel, y / 0.09, np.full(300, 1 / 0.09))
@@ -163,7 +165,7 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
         given = q.given((kernel,), jnp.asarray(new), near)
         found, joint = q.latents(given, near), np.asarray(q.joint(given, jnp.asarray(new), near))
         cross = np.asarray(kernel.matrix(jnp.asarray(new), jnp.asarray(places.at)))
-        own = np.asarray(kernel.matrix(jnp.asarray(new), jnp.asarray(new)))
+        own = np.asarray(kernel.matrix(jnp.asarray(new), jnp.asarray(new))) + OWN * (new == new.T)
     inverse = np.linalg.inv(K + 0.09 * np.eye(300))
     mean, cov = cross @ inverse @ y, own - cross @ inverse @ cross.T
     truth = np.sqrt(np.diag(cov))
@@ -231,7 +233,7 @@ def test_local_latents_come_by_themselves_where_they_pay(fitted):
     words = repr(fitted.summary())
     assert "local" in words
     X, Y = rough(1000, 1)
-    smooth = hm.HetMOGP(LIKELIHOODS, latents=3, inducing=100, max_iter=500, progress=False)
+    smooth = hm.HetMOGP(LIKELIHOODS, latents=3, inducing=80, max_iter=250, progress=False)
     smooth.fit(*rough(3500, 0))
     scores, blurred = fitted.nlpd(X, Y), smooth.nlpd(X, Y)
     assert scores["level"] < blurred["level"] - 0.3

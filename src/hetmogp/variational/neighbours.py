@@ -33,7 +33,7 @@ from ..priors import Latents
 
 __all__ = ["Conditional", "Neighbourhood", "Sites", "Surroundings"]
 
-JITTER = {"float64": 1e-6, "float32": 1e-4}
+OWN = 0.01  # the variance of each place's own noise, beside the kernel's of one
 FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
 
 
@@ -109,24 +109,24 @@ class Neighbourhood(eqx.Module):
     ) -> Conditional:
         """Of each local latent, its value at x given those at near places; −1 is nobody.
 
-        Every place has a little noise of its own, so that places may be as near as they like.
+        Every place has a little noise of its own. Without it two places that nearly coincide, in
+        different blocks, would hold each other where they are.
         """
-        jitter = JITTER[self.at.dtype.name]
 
         def of_one(kernel: Kernel, _: Array) -> tuple[Array, Array]:
             def one(x: Array, z: Array, there: Array) -> tuple[Array, Array]:
                 z = z - x  # what is near stays apart, whatever the precision
-                eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, jitter, 1.0)
+                eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, OWN, 1.0)
                 K = jnp.where(there[:, None] & there, kernel.matrix(z, z), 0.0) + eye
                 k = jnp.where(there, kernel.matrix(jnp.zeros_like(x)[None], z)[0], 0.0)
                 return K, k
 
             K, k = jax.vmap(one)(x, self.at[near], near >= 0)
             a = _solved(K, k)
-            return a, 1.0 + jitter - jnp.sum(a * k, axis=1)
+            return a, 1.0 + OWN - jnp.sum(a * k, axis=1)
 
         a, v = over_latents(of_one, kernels, jnp.zeros(len(kernels)))
-        return Conditional(a, jnp.maximum(v, 0.5 * jitter))
+        return Conditional(a, jnp.maximum(v, 0.5 * OWN))
 
     def _among(
         self, i: Int[Array, "B K"], j: Int[Array, "B M"], r: int, s: int

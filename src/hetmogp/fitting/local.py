@@ -61,7 +61,7 @@ RANGES = (1.5, 10.0)  # the shortest and the longest lengthscale, in distances o
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
 INPUTS = 4  # with more of them nobody is near
-LEAST, MOST = 1_000, 500_000  # places for which local latents are tried unasked
+LEAST, MOST = 1_000, 200_000  # places for which local latents are tried unasked
 
 
 class State(NamedTuple):

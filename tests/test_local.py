@@ -223,7 +223,7 @@ LIKELIHOODS = {"level": hm.Gaussian(), "high": hm.Bernoulli()}
 def fitted():
     X, Y = rough(3500, 0)
     Y.loc[X["x"] > 0.9, "high"] = np.nan
-    return hm.HetMOGP(LIKELIHOODS, progress=False).fit(X, Y)
+    return hm.HetMOGP(LIKELIHOODS, tol=5e-3, progress=False).fit(X, Y)
 
 
 def test_local_latents_come_by_themselves_where_they_pay(fitted):
@@ -233,11 +233,12 @@ def test_local_latents_come_by_themselves_where_they_pay(fitted):
     words = repr(fitted.summary())
     assert "local" in words
     X, Y = rough(1000, 1)
-    smooth = hm.HetMOGP(LIKELIHOODS, latents=3, inducing=80, max_iter=250, progress=False)
+    smooth = hm.HetMOGP(LIKELIHOODS, latents=2, inducing=40, max_iter=200, progress=False)
     smooth.fit(*rough(3500, 0))
     scores, blurred = fitted.nlpd(X, Y), smooth.nlpd(X, Y)
-    assert scores["level"] < blurred["level"] - 0.3
-    assert scores["high"] < blurred["high"] - 0.02
+    assert scores["level"] < 0.5 * np.log(2 * np.pi * np.e * 0.2**2) + 0.5  # of the truth
+    assert scores["level"] < blurred["level"] - 0.5
+    assert scores["high"] < blurred["high"] - 0.05
 
 
 def test_intervals_of_local_models_hold(fitted):

@@ -10,7 +10,8 @@ from scipy.spatial.distance import cdist
 
 import hetmogp as hm
 from hetmogp.fitting import local
-from hetmogp.fitting.local import _Feed, _kernel
+from hetmogp.fitting.draws import Feed
+from hetmogp.fitting.local import _kernel
 from hetmogp.fitting.options import Options
 from hetmogp.places import Places, nearest
 from hetmogp.session import session
@@ -182,7 +183,7 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
 
 def test_an_epoch_meets_every_block_and_every_row_once():
     blocks = rng.integers(0, 23, 500), rng.integers(0, 23, 70)
-    feed = _Feed(blocks, 23, Options(batch_size=20))
+    feed = Feed(blocks, 23, Options(batch_size=20))
     assert feed.epoch > 1
     met: list[int] = []
     rows: list[list[int]] = [[], []]

@@ -14,7 +14,6 @@ computed once. For the same reason weights grow for long, by gains of the bound 
 do not see (1.271 after 300 steps, 1.294 after 600), so the fit ends sooner than others.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -40,6 +39,7 @@ from ..variational import Blocks, Moments, Natural, Neighbourhood, dominant
 from ..variational.neighbours import Conditional, Sites, Surroundings
 from .alone import PRICE
 from .checkpoint import Checkpoints
+from .draws import STEPS, Drawn, Feed
 from .fit import Fit
 from .mini_batches import LAST_LOOK, Run, climb
 from .options import Options
@@ -51,8 +51,6 @@ __all__ = ["FEW", "how_many_local", "pays", "run_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
-ROWS = 4  # mini-batches of the usual size that a step takes: rows of a block are alike
-STEPS = 8  # at most in a chunk
 SHARE = 0.5  # of the sites that an update replaces
 ENOUGH = 10.0  # times the usual tolerance: what is gained later is larger weights, see above
 SETTLING = 2  # epochs in which local latents are found before anything else moves
@@ -91,20 +89,6 @@ class _Map(NamedTuple):
     members: Int[Array | np.ndarray, "C n"]
     terms: Int[Array | np.ndarray, "C T"]
     place: tuple[Int[Array | np.ndarray, " N"], ...]
-
-
-class _Drawn(NamedTuple):
-    """Blocks for some steps and their rows in each block of data; −1 stands for nobody.
-
-    Attributes:
-        block: the blocks.
-        rows: that lie in them.
-        which: of the blocks each row lies in.
-    """
-
-    block: Int[Array, "T B"]
-    rows: tuple[Int[Array, "T N"], ...]
-    which: tuple[Int[Array, "T N"], ...]
 
 
 class _Numbers(NamedTuple):
@@ -175,12 +159,12 @@ def run_local(
     if checkpoints is not None:
         run.resume(checkpoints)
     in_blocks = [places.block[rows] for rows in of_row]
-    feed = _Feed(in_blocks, len(places.members), options, run.taken)
+    feed = Feed(in_blocks, len(places.members), options, run.taken)
     most, tolerance = ready.limits
     climb(run, feed, (most, ENOUGH * tolerance), progress, checkpoints)
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
-    fresh = _Feed(in_blocks, len(places.members), options)
+    fresh = Feed(in_blocks, len(places.members), options)
     fit.bound = run.final_bound(fresh, min(feed.epoch, LAST_LOOK))
     fit.parameters = start.with_free(run.state.free)
     fit.q, fit.near = run.state.q.factors(), run.state.near
@@ -213,7 +197,7 @@ class _Local(Run):
 
     task: _Task
 
-    def _steps(self, feed: "_Feed", n: int, pace: float) -> tuple[State, list[float], bool]:
+    def _steps(self, feed: Feed, n: int, pace: float) -> tuple[State, list[float], bool]:
         """See `Run._steps`."""
         numbers = _Numbers(*map(jnp.asarray, (n, self.fit.jitter, pace, float(feed.epoch))))
         state, bounds, finite = _chunk(
@@ -222,67 +206,10 @@ class _Local(Run):
         return state, np.asarray(bounds)[:n].tolist(), bool(finite)
 
 
-class _Feed:
-    """Blocks and their rows for steps to come, every block once an epoch.
-
-    Blocks are ranked by their rows, and a step takes one of each rank: all steps have about equally
-    many rows, and none is left out.
-
-    Attributes:
-        epoch: the steps in which every block is met once.
-        taken: how many were taken, counting those left out at the beginning.
-        longest: the most steps that `take` gives.
-    """
-
-    longest = STEPS
-
-    def __init__(self, in_blocks: Sequence[np.ndarray], C: int, options: Options, skip: int = 0):
-        counts = np.stack([np.bincount(blocks, minlength=C) for blocks in in_blocks])  # (groups, C)
-        rows = max(1.0, counts.sum() / C)
-        self.size = int(np.clip(round(ROWS * options.batch_size / rows), 1, C))
-        self.epoch, self.taken, self.seed = -(-C // self.size), skip, options.seed
-        order = np.full(self.size * self.epoch, -1)
-        order[:C] = np.argsort(-counts.sum(axis=0), kind="stable")
-        self.ranks = order.reshape(self.size, self.epoch)
-        room = np.where(self.ranks >= 0, counts[:, self.ranks], 0)
-        self.room = [max(int(n), 1) for n in room.max(axis=2).sum(axis=1)]
-        self.sorted = [np.argsort(blocks, kind="stable") for blocks in in_blocks]
-        self.ends = [np.cumsum(count) for count in counts]
-        self.counts = counts
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-    def take(self, n: int) -> _Drawn:
-        """Blocks and rows for n steps, always of the same shape."""
-        blocks = np.full((STEPS, self.size), -1, np.int32)
-        rows = [np.full((STEPS, room), -1, np.int32) for room in self.room]
-        which = [np.full((STEPS, room), -1, np.int32) for room in self.room]
-        for t in range(n):
-            blocks[t] = self._drawn(self.taken + t)
-            for g, (order, ends) in enumerate(zip(self.sorted, self.ends, strict=True)):
-                there = np.flatnonzero(blocks[t] >= 0)
-                own = blocks[t, there]
-                count = self.counts[g, own]
-                found = [order[e - c : e] for e, c in zip(ends[own], count, strict=True)]
-                rows[g][t, : count.sum()] = np.concatenate(found)
-                which[g][t, : count.sum()] = np.repeat(there, count)
-        self.taken += n
-        arrays = [tuple(map(jnp.asarray, some)) for some in (rows, which)]
-        return _Drawn(jnp.asarray(blocks), *arrays)
-
-    def _drawn(self, step: int) -> Int[np.ndarray, " B"]:
-        """The blocks of a step: they depend on the seed and its number alone."""
-        epoch, place = divmod(step, self.epoch)
-        draw = np.random.default_rng([self.seed, epoch])
-        return draw.permuted(self.ranks, axis=1)[:, place]
-
-
 def _started(parameters: Parameters, places: Places, number: int, seed: int) -> Parameters:
     """The model with local latents added, with ranges from short to long."""
     prior = parameters.prior
-    if not isinstance(prior, LMC):
-        raise ValueError('local latents need prior="lmc"')
+    assert isinstance(prior, LMC)  # options see to it
     apart = float(np.median(cKDTree(places.at).query(places.at, k=2)[0][:, 1]))
     ranges = np.geomspace(*RANGES, number) if number > 1 else np.array([np.sqrt(np.prod(RANGES))])
     p = places.at.shape[1]
@@ -322,7 +249,7 @@ def _init(start: Parameters, smooth: Fit, places: Places, K: int) -> State:
 
 @partial(compiled, often=True)
 def _chunk(
-    state: State, start: Parameters, task: _Task, drawn: _Drawn, numbers: _Numbers, rules: Rules
+    state: State, start: Parameters, task: _Task, drawn: Drawn, numbers: _Numbers, rules: Rules
 ) -> tuple[State, Float[Array, " T"], Array]:
     """Some steps; also their bounds, the others zero, and whether all is finite."""
 
@@ -337,7 +264,7 @@ def _chunk(
 
 
 def _step(
-    state: State, start: Parameters, task: _Task, drawn: _Drawn, numbers: _Numbers, rules: Rules
+    state: State, start: Parameters, task: _Task, drawn: Drawn, numbers: _Numbers, rules: Rules
 ) -> tuple[State, Float[Array, ""]]:
     """One step, and the bound before it."""
     near, (jitter, pace, batches) = state.near, numbers[1:]
@@ -409,7 +336,7 @@ def _surroundings(block: Int[Array, " B"], known: _Map) -> Surroundings:
 def _sites(
     state: State,
     around: Surroundings,
-    drawn: _Drawn,
+    drawn: Drawn,
     place: Int[Array, " N"],
     slope: Latents,
     share: Float[Array, ""],

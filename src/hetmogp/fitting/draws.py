@@ -1,0 +1,85 @@
+"""Which blocks of places the steps of a fit with local latents take, and the rows in them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from .options import Options
+
+__all__ = ["STEPS", "Drawn", "Feed"]
+
+ROWS = 4  # mini-batches of the usual size that a step takes: rows of a block are alike
+STEPS = 8  # at most in a chunk
+
+
+class Drawn(NamedTuple):
+    """Blocks for some steps and their rows in each block of data; −1 stands for nobody.
+
+    Attributes:
+        block: the blocks.
+        rows: that lie in them.
+        which: of the blocks each row lies in.
+    """
+
+    block: Int[Array, "T B"]
+    rows: tuple[Int[Array, "T N"], ...]
+    which: tuple[Int[Array, "T N"], ...]
+
+
+class Feed:
+    """Blocks and their rows for steps to come, every block once an epoch.
+
+    Blocks are ranked by their rows, and a step takes one of each rank: all steps have about equally
+    many rows, and none is left out.
+
+    Attributes:
+        epoch: the steps in which every block is met once.
+        taken: how many were taken, counting those left out at the beginning.
+        longest: the most steps that `take` gives.
+    """
+
+    longest = STEPS
+
+    def __init__(self, in_blocks: Sequence[np.ndarray], C: int, options: Options, skip: int = 0):
+        counts = np.stack([np.bincount(blocks, minlength=C) for blocks in in_blocks])  # (groups, C)
+        rows = max(1.0, counts.sum() / C)
+        self.size = int(np.clip(round(ROWS * options.batch_size / rows), 1, C))
+        self.epoch, self.taken, self.seed = -(-C // self.size), skip, options.seed
+        order = np.full(self.size * self.epoch, -1)
+        order[:C] = np.argsort(-counts.sum(axis=0), kind="stable")
+        self.ranks = order.reshape(self.size, self.epoch)
+        room = np.where(self.ranks >= 0, counts[:, self.ranks], 0)
+        self.room = [max(int(n), 1) for n in room.max(axis=2).sum(axis=1)]
+        self.sorted = [np.argsort(blocks, kind="stable") for blocks in in_blocks]
+        self.ends = [np.cumsum(count) for count in counts]
+        self.counts = counts
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def take(self, n: int) -> Drawn:
+        """Blocks and rows for n steps, always of the same shape."""
+        blocks = np.full((STEPS, self.size), -1, np.int32)
+        rows = [np.full((STEPS, room), -1, np.int32) for room in self.room]
+        which = [np.full((STEPS, room), -1, np.int32) for room in self.room]
+        for t in range(n):
+            blocks[t] = self._drawn(self.taken + t)
+            for g, (order, ends) in enumerate(zip(self.sorted, self.ends, strict=True)):
+                there = np.flatnonzero(blocks[t] >= 0)
+                own = blocks[t, there]
+                count = self.counts[g, own]
+                found = [order[e - c : e] for e, c in zip(ends[own], count, strict=True)]
+                rows[g][t, : count.sum()] = np.concatenate(found)
+                which[g][t, : count.sum()] = np.repeat(there, count)
+        self.taken += n
+        arrays = [tuple(map(jnp.asarray, some)) for some in (rows, which)]
+        return Drawn(jnp.asarray(blocks), *arrays)
+
+    def _drawn(self, step: int) -> Int[np.ndarray, " B"]:
+        """The blocks of a step: they depend on the seed and its number alone."""
+        epoch, place = divmod(step, self.epoch)
+        draw = np.random.default_rng([self.seed, epoch])
+        return draw.permuted(self.ranks, axis=1)[:, place]

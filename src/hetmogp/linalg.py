@@ -33,7 +33,13 @@ __all__ = [
 BLOCK = 64  # matrices up to this size go to LAPACK whole
 
 
-def compiled(f: Callable, *, static: tuple[str, ...] = (), often: bool = False) -> Any:
+def compiled(
+    f: Callable,
+    *,
+    static: tuple[str, ...] = (),
+    donate: tuple[str, ...] = (),
+    often: bool = False,
+) -> Any:
     """`jax.jit`, with XLA's choices on a CPU made by measurement on jaxlib 0.10.
 
     What runs thousands of times (`often`) gets the widest vectors there are, and a mini-batch step
@@ -45,7 +51,12 @@ def compiled(f: Callable, *, static: tuple[str, ...] = (), often: bool = False) 
     options = (
         {"xla_cpu_prefer_vector_width": 512} if often else {"xla_cpu_use_fusion_emitters": False}
     )
-    return jax.jit(f, static_argnames=static, compiler_options=options if measured else None)
+    return jax.jit(
+        f,
+        static_argnames=static,
+        donate_argnames=donate,
+        compiler_options=options if measured else None,
+    )
 
 
 def _one_by_one(f: Callable, *stacked: Array) -> PyTree:

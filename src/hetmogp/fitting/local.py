@@ -1,103 +1,51 @@
 """Local latents, learned with the smooth ones on mini-batches of blocks of places.
 
-A step takes some blocks with all rows that lie in them. Of these blocks everything is at hand:
-their rows, the conditionals that speak of them, the means around them. So their q is brought to its
-best given the rest, without noise (`Neighbourhood.updated`), by a Gaussian site at each place. The
-smooth latents and the hyperparameters take stochastic steps, as in `svi`. What a step costs does
-not depend on the number of places.
-
-The lengthscales of local latents are held: a few multiples of the distance between neighbouring
-places, from short to long, of which the weights choose. A q of blocks prefers short ones whatever
-the truth, since it loses less by them; learned by its bound they went on shrinking, on London's
-sales by four times in 700 steps, while held-out scores got worse. Held, the conditionals are
-computed once. For the same reason weights grow for long, by gains of the bound that held-out scores
-do not see (1.271 after 300 steps, 1.294 after 600), so the fit ends sooner than others.
+When they are tried, where they start, how a fit goes on with them (`blockwise` has its steps), and
+whether they pay. There are a few of them, whose lengthscales start at some multiples of the
+distance between neighbouring places, from short to long.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Float
 from scipy.spatial import cKDTree
 
 from .. import distributed
-from ..batch import Block
-from ..bound import Bound, Rules, at_observations, evaluate
 from ..kernels import Kernel, Matern32
-from ..linalg import compiled
 from ..parameters import Parameters
 from ..places import Places
-from ..priors import LMC, Latents
+from ..priors import LMC
 from ..tables import Dataset
-from ..variational import Blocks, Moments, Natural, Neighbourhood, dominant
-from ..variational.neighbours import Conditional, Sites, Surroundings
+from ..variational import Blocks, Natural, Neighbourhood, deviations
+from ..variational.neighbours import LEAST_OWN
 from .alone import PRICE
+from .blockwise import Numbers, Relations, Shape, State, Task, chunk
 from .checkpoint import Checkpoints
-from .draws import STEPS, Drawn, Feed
+from .draws import Feed
 from .fit import Fit
-from .mini_batches import LAST_LOOK, Run, climb
+from .mini_batches import Run, climb
 from .options import Options
 from .progress import Progress
 from .ready import Ready, Source
-from .svi import HALF, LEARNING_RATE, NATURAL_RATE, mini_batch
 
 __all__ = ["FEW", "how_many_local", "pays", "run_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
-SHARE = 0.5  # of the sites that an update replaces
-ENOUGH = 10.0  # times the usual tolerance: what is gained later is larger weights, see above
-SETTLING = 2  # epochs in which local latents are found before anything else moves
+DRAWS = 32  # of what reaches across blocks
 WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of their spread
-RANGES = (1.5, 10.0)  # the shortest and the longest lengthscale, in distances of neighbours
+OWN = 0.1  # the share of its variance that every place has to itself, to begin with
+RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
+LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
 INPUTS = 4  # with more of them nobody is near
 LEAST, MOST = 1_000, 200_000  # places for which local latents are tried unasked
-
-
-class State(NamedTuple):
-    """What is carried from step to step; see `svi.State` for the first four.
-
-    Attributes:
-        near: q of the local latents.
-        linear: of the site at each place.
-        precision: of the same.
-        log_det: log det S of each block.
-    """
-
-    free: PyTree
-    q: Natural
-    optimiser: PyTree
-    t: Int[Array, ""]
-    near: Neighbourhood
-    linear: Float[Array, "L R"]
-    precision: Float[Array, "L R R"]
-    log_det: Float[Array, " C"]
-
-
-class _Map(NamedTuple):
-    """Who is near whom, and at which place each row of each block of data lies."""
-
-    near: Int[Array | np.ndarray, "L K"]
-    members: Int[Array | np.ndarray, "C n"]
-    terms: Int[Array | np.ndarray, "C T"]
-    place: tuple[Int[Array | np.ndarray, " N"], ...]
-
-
-class _Numbers(NamedTuple):
-    """What a chunk of steps is told: see `svi.Numbers`; `batches` are the steps of an epoch."""
-
-    n: Int[Array, ""]
-    jitter: Float[Array, ""]
-    pace: Float[Array, ""]
-    batches: Float[Array, ""]
 
 
 def how_many_local(data: Dataset, options: Options, ready: Ready, source: Source | None) -> int:
@@ -144,15 +92,16 @@ def run_local(
     distinct = np.unique(ready.X, axis=0)
     K = ALONG_A_LINE if distinct.shape[1] == 1 else NEIGHBOURS
     places = Places.of(distinct, K, SIZE, options.seed)
-    start = _started(smooth.parameters, places, number, options.seed)
     tree = cKDTree(places.at)
+    apart = float(np.median(tree.query(places.at, k=2)[0][:, 1]))
+    start = _started(smooth.parameters, places.at.shape[1], apart, number, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     state = _init(start, smooth, places, K)
-    known: _Map = jax.tree.map(
-        jnp.asarray, _Map(places.near, places.members, places.terms, tuple(of_row))
-    )
-    given = _given(start.prior.nearby, state.near, known.near)
-    task = _Task(known, given, [jax.tree.map(jnp.asarray, block) for block in blocks])
+    near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
+    relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
+    data = jax.tree.map(jnp.asarray, blocks)
+    limits = jnp.log(apart * jnp.array(LIMITS))
+    task = Task(relations, data, jax.tree.map(jnp.array, state.shape), limits)
     q = state.q.factors()
     fit = Fit(start, q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
     run = _Local(start, options, fit, state, task=task)
@@ -160,59 +109,70 @@ def run_local(
         run.resume(checkpoints)
     in_blocks = [places.block[rows] for rows in of_row]
     feed = Feed(in_blocks, len(places.members), options, run.taken)
-    most, tolerance = ready.limits
-    climb(run, feed, (most, ENOUGH * tolerance), progress, checkpoints)
+    climb(run, feed, ready.limits, progress, checkpoints)
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
+    # Once more through all blocks, with everything else held: they follow the last lengthscales.
     fresh = Feed(in_blocks, len(places.members), options)
-    fit.bound = run.final_bound(fresh, min(feed.epoch, LAST_LOOK))
-    fit.parameters = start.with_free(run.state.free)
-    fit.q, fit.near = run.state.q.factors(), run.state.near
+    fit.bound = run.final_bound(fresh, feed.epoch)
+    fit.parameters, fit.near = _whole(start, run.state, relations, options.seed)
+    fit.q = run.state.q.factors()
     fit.iterations += smooth.iterations
     return fit
 
 
-@compiled
-def _given(kernels: tuple[Kernel, ...], q: Neighbourhood, near: Int[Array, "L K"]) -> Conditional:
-    return q.given(kernels, q.at, near)
+def _whole(
+    start: Parameters, state: State, relations: Relations, seed: int
+) -> tuple[Parameters, Neighbourhood]:
+    """What was learned: the model, and q with what reaches across its blocks.
 
-
-class _Task(NamedTuple):
-    """What steps work with and do not change.
-
-    Attributes:
-        map: of the places.
-        given: the conditional of each place on those near to it.
-        blocks: the data.
+    Args:
+        start: the model that the state started from.
+        state: what was found.
+        relations: of the places.
+        seed: of the draws.
     """
-
-    map: _Map
-    given: Conditional
-    blocks: list[Block]
+    parameters = start.with_free(state.free)
+    prior = parameters.prior
+    kernels, own = state.shape.applied(prior.nearby)
+    near = replace(state.near, own=own)
+    drawn = deviations(
+        *(near, kernels, relations.near, relations.members, state.precision),
+        jax.random.key(seed % 2**31),
+        S=DRAWS,
+    )
+    prior = replace(prior, kernels=(*prior.smooth, *kernels))
+    return replace(parameters, prior=prior), replace(near, beyond=drawn.astype(jnp.float32))
 
 
 @dataclass(kw_only=True)
 class _Local(Run):
     """A fit with local latents on its way."""
 
-    task: _Task
+    task: Task
 
     def _steps(self, feed: Feed, n: int, pace: float) -> tuple[State, list[float], bool]:
-        """See `Run._steps`."""
-        numbers = _Numbers(*map(jnp.asarray, (n, self.fit.jitter, pace, float(feed.epoch))))
-        state, bounds, finite = _chunk(
+        """See `Run._steps`. Steps that failed have moved nothing; the state before is used up."""
+        numbers = Numbers(*map(jnp.asarray, (n, self.fit.jitter, pace, float(feed.epoch))))
+        self.state, bounds, finite = chunk(
             *(self.state, self.start, self.task, feed.take(n), numbers, self.options.rules)
         )
-        return state, np.asarray(bounds)[:n].tolist(), bool(finite)
+        return self.state, np.asarray(bounds)[:n].tolist(), bool(finite)
 
 
-def _started(parameters: Parameters, places: Places, number: int, seed: int) -> Parameters:
-    """The model with local latents added, with ranges from short to long."""
+def _started(parameters: Parameters, p: int, apart: float, number: int, seed: int) -> Parameters:
+    """The model with local latents added, with ranges from short to long.
+
+    Args:
+        parameters: the model.
+        p: the number of inputs.
+        apart: the distance between neighbouring places.
+        number: of local latents.
+        seed: of their weights.
+    """
     prior = parameters.prior
     assert isinstance(prior, LMC)  # options see to it
-    apart = float(np.median(cKDTree(places.at).query(places.at, k=2)[0][:, 1]))
     ranges = np.geomspace(*RANGES, number) if number > 1 else np.array([np.sqrt(np.prod(RANGES))])
-    p = places.at.shape[1]
     kernels = [_kernel(np.full(p, apart * one)) for one in ranges]
     J = len(prior.constants)
     own = np.arange(number) == np.arange(J)[:, None] % number
@@ -238,131 +198,16 @@ def _init(start: Parameters, smooth: Fit, places: Places, K: int) -> State:
         jnp.asarray(places.slot),
         jnp.zeros((L, R)),
         jnp.tile(jnp.eye(R * n), (C, 1, 1)),
+        jnp.zeros((0, L, R), jnp.float32),
+        jnp.full(R, LEAST_OWN),
         neighbours=K,
     )
     assert isinstance(smooth.q, Blocks)
     free = start.free(False)
-    memory, zero = optax.scale_by_adam().init(free), jnp.asarray(0)
+    ranges = jnp.log(jnp.stack([jax.tree.leaves(kernel)[0] for kernel in start.prior.nearby]))
+    shape = Shape(ranges, jnp.full(R, np.log(OWN / (1.0 - OWN))))
+    memory, pushed = (optax.scale_by_adam().init(z) for z in (free, shape))
     sites = (jnp.zeros((L, R)), jnp.zeros((L, R, R)))
-    return State(free, Natural.of(smooth.q), memory, zero, near, *sites, jnp.zeros(C))
-
-
-@partial(compiled, often=True)
-def _chunk(
-    state: State, start: Parameters, task: _Task, drawn: Drawn, numbers: _Numbers, rules: Rules
-) -> tuple[State, Float[Array, " T"], Array]:
-    """Some steps; also their bounds, the others zero, and whether all is finite."""
-
-    def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-        here = jax.tree.map(lambda a: a[i], drawn)
-        state, bound = _step(carry[0], start, task, here, numbers, rules)
-        return state, carry[1].at[i].set(bound)
-
-    state, bounds = jax.lax.fori_loop(0, numbers.n, body, (state, jnp.zeros(STEPS)))
-    leaves = jax.tree.leaves((state.free, state.q, state.near.mean, bounds))
-    return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
-
-
-def _step(
-    state: State, start: Parameters, task: _Task, drawn: Drawn, numbers: _Numbers, rules: Rules
-) -> tuple[State, Float[Array, ""]]:
-    """One step, and the bound before it."""
-    near, (jitter, pace, batches) = state.near, numbers[1:]
-    around = _surroundings(drawn.block, task.map)
-    batch = mini_batch(task.blocks, drawn.rows)
-    scales = [batches] * len(batch.outputs)
-    batch = eqx.tree_at(lambda b: [one.scale for one in b.outputs], batch, scales)
-    pairs = zip(drawn.rows, task.map.place, strict=True)
-    place = jnp.concatenate([jnp.where(rows >= 0, of[rows], 0) for rows, of in pairs])
-    q, local = state.q.moments(), near.at_places(place)
-
-    def fit(free: PyTree, q: Moments, local: Latents) -> tuple[Array, Bound]:
-        moved = start.with_free(free)
-        view = moved.prior.matrices(batch.X, jitter)
-        at = at_observations(moved, q.latents(view).beside(local), batch, rules)
-        bound = evaluate(moved, q, view, batch, rules, at=at)
-        return bound.fit, bound
-
-    value_and_slopes = jax.value_and_grad(fit, (0, 1, 2), has_aux=True)
-    (value, here), (slope, slope_q, slope_local) = value_and_slopes(state.free, q, local)
-
-    own = around.members.reshape(-1)
-    own_near = jnp.where((own >= 0)[:, None], task.map.near[own], -1)
-    kl = near.divergence(task.given.of(own), own, own_near)
-    entropy = jnp.sum(jnp.where(drawn.block >= 0, state.log_det[drawn.block], 0.0))
-    kl -= 0.5 * (entropy + jnp.sum(own >= 0) * near.mean.shape[1])
-    prior = jax.grad(lambda free: start.with_free(free).log_density())(state.free)
-    slope = jax.tree.map(jnp.add, slope, prior)
-
-    # Until all blocks were met twice, slopes are no guide and not to be remembered.
-    settled = state.t >= SETTLING * batches
-    slow = jnp.where(settled, pace / (1.0 + (state.t - SETTLING * batches) / HALF), 0.0)
-    updates, memory = optax.scale_by_adam().update(slope, state.optimiser, state.free)
-    memory = jax.tree.map(lambda a, b: jnp.where(settled, a, b), memory, state.optimiser)
-    free = jax.tree.map(lambda v, u: v + slow * LEARNING_RATE["adam"] * u, state.free, updates)
-    new_q = state.q.step(q, slope_q, slow * NATURAL_RATE)
-
-    slope_local = jax.tree.map(lambda a: a / batches, slope_local)
-    sites = _sites(state, around, drawn, place, slope_local, SHARE * jnp.minimum(pace, 1.0))
-    given = task.given.of(around.terms.reshape(-1))
-    mean, cov, log_det = near.updated(given, around, sites)
-
-    L, C = len(near.block), len(state.log_det)
-    to, block = jnp.where(own >= 0, own, L), jnp.where(drawn.block >= 0, drawn.block, C)
-
-    def kept(old: Array, at: Array, new: Array) -> Array:
-        return old.at[at].set(new.reshape(len(at), *old.shape[1:]), mode="drop")
-
-    near = eqx.tree_at(
-        lambda n: (n.mean, n.cov), near, (kept(near.mean, to, mean), kept(near.cov, block, cov))
-    )
-    linear, precision = (
-        kept(old, to, new)
-        for old, new in ((state.linear, sites.linear), (state.precision, sites.precision))
-    )
-    log_det = kept(state.log_det, block, log_det)
-    after = State(free, new_q, memory, state.t + 1, near, linear, precision, log_det)
-    return after, value - here.kl - batches * kl
-
-
-def _surroundings(block: Int[Array, " B"], known: _Map) -> Surroundings:
-    """Some blocks and who speaks of them."""
-    there = (block >= 0)[:, None]
-    members, terms = (jnp.where(there, a[block], -1) for a in (known.members, known.terms))
-    near = jnp.where((terms >= 0)[..., None], known.near[terms], -1)
-    return Surroundings(block, members, terms, near)
-
-
-def _sites(
-    state: State,
-    around: Surroundings,
-    drawn: Drawn,
-    place: Int[Array, " N"],
-    slope: Latents,
-    share: Float[Array, ""],
-) -> Sites:
-    """The sites at the places of some blocks, a share of them replaced by those of the slopes.
-
-    Precisions are made positive semi-definite; where a step no longer moves the means this does not
-    either.
-    """
-    (B, n), R = around.members.shape, slope.mean.shape[1]
-    which = jnp.concatenate(drawn.which)
-    at = jnp.where(which >= 0, which * n + state.near.slot[place], B * n)
-    pull = jnp.zeros((B * n + 1, R), slope.mean.dtype).at[at].add(slope.mean)[:-1]
-    curve = (
-        jnp.zeros((B * n + 1, R, R), slope.mean.dtype)
-        .at[at]
-        .add(-(slope.cov + jnp.swapaxes(slope.cov, 1, 2)))[:-1]
-    )
-    curve, own = dominant(curve), around.members.reshape(-1)
-    there = own >= 0
-    mean, linear = (
-        jnp.where(there[:, None], old[own], 0.0) for old in (state.near.mean, state.linear)
-    )
-    precision = jnp.where(there[:, None, None], state.precision[own], 0.0)
-    target = pull + jnp.einsum("nrs,ns->nr", curve, mean)
-    return Sites(
-        (linear + share * (target - linear)).reshape(B, n, R),
-        (precision + share * (curve - precision)).reshape(B, n, R, R),
-    )
+    q, zero = Natural.of(smooth.q), jnp.asarray(0)
+    state = State(free, q, memory, zero, near, *sites, jnp.zeros(C), shape, pushed)
+    return jax.tree.map(jnp.array, state)  # steps use up their state, and it must be theirs alone

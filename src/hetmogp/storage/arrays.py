@@ -29,12 +29,15 @@ ARRAYS = {
     "input_range": ("2p", RANGE),
 }
 NUMBERED = Rule("whole numbers", lambda a: a.dtype == np.int32)
-NEAR = {  # of L places in C blocks, with r local latents
+SHARES = Rule("shares above zero", lambda a: bool(((a > 0) & (a <= 1)).all()))
+NEAR = {  # of L places in C blocks, with r local latents and D draws
     "near.at": ("Lp", FINITE),
     "near.block": ("L", NUMBERED),
     "near.slot": ("L", NUMBERED),
     "near.mean": ("Lr", FINITE),
     "near.cov": ("Cbb", FINITE),
+    "near.beyond": ("DLr", FINITE),
+    "near.own": ("r", SHARES),
 }
 SPECIAL = {"spread": ABOVE_ZERO, "mask": SWITCHES}  # all other arrays hold finite numbers
 OF_A_KERNEL = re.compile(r"parameters\.prior\.kernels\..*", re.DOTALL)

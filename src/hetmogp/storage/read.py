@@ -175,7 +175,7 @@ def _skeleton(
     local = facts.get("local")
     near = None
     if local:
-        names = ("at", "block", "slot", "mean", "cov")
+        names = ("at", "block", "slot", "mean", "cov", "beyond", "own")
         near = Neighbourhood(**dict.fromkeys(names, room), neighbours=local["neighbours"])
     prior = kind(
         kernels=tuple(_kernel(kernel, custom) for kernel in facts["kernels"]),

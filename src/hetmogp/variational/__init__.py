@@ -3,6 +3,8 @@
 from .base import Family, LatentSites
 from .blocks import Blocks, Moments, Natural
 from .coupled import Coupled
+from .deviations import deviations
+from .evidence import evidence
 from .factorised import Factorised, dominant
 from .neighbours import Neighbourhood
 
@@ -16,7 +18,9 @@ __all__ = [
     "Moments",
     "Natural",
     "Neighbourhood",
+    "deviations",
     "dominant",
+    "evidence",
 ]
 
 # By their names among the options.

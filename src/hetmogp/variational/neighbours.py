@@ -16,7 +16,8 @@ given sites (λ, Λ) the best q of a block has
 
 where Q is the precision of the prior. With blocks of a single place this is the family of Wu,
 Pleiss and Cunningham (2022), which is too sure wherever a latent reaches further than the next
-place.
+place. What blocks leave out is added when q has been learned (`deviations`), and lengthscales are
+learned without q (`evidence`).
 
 Small systems, many at once, are solved by array operations over all of them: LAPACK is not to be
 given batches on a CPU.
@@ -25,16 +26,24 @@ given batches on a CPU.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..kernels import Kernel
 from ..linalg import inverse_root, over_latents, transposed
 from ..priors import Latents
 
-__all__ = ["Conditional", "Neighbourhood", "Sites", "Surroundings"]
+__all__ = [
+    "LEAST_OWN",
+    "Conditional",
+    "Neighbourhood",
+    "Sites",
+    "Surroundings",
+    "surroundings",
+    "with_own",
+]
 
-OWN = 0.01  # the variance of each place's own noise, beside the kernel's of one
 FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
+LEAST_OWN = 0.01  # the share of a latent's variance that is each place's own, at least
 
 
 class Conditional(eqx.Module):
@@ -80,6 +89,9 @@ class Neighbourhood(eqx.Module):
         slot: its number there.
         mean: of each local latent at each place.
         cov: of each block: that of latent r at slot k stands at r n + k.
+        beyond: draws of how the blocks' conditional means deviate from the means together, none
+            while q is learned; see `deviations`.
+        own: the share of each latent's variance that every place has to itself.
         neighbours: how many places a new input is told by.
     """
 
@@ -88,6 +100,8 @@ class Neighbourhood(eqx.Module):
     slot: Int[Array, " L"]
     mean: Float[Array, "L R"]
     cov: Float[Array, "C b b"]
+    beyond: Float[Array, "S L R"]
+    own: Float[Array, " R"]
     neighbours: int = eqx.field(static=True)
 
     @property
@@ -99,7 +113,13 @@ class Neighbourhood(eqx.Module):
         """The local latents at some of the places."""
         k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
         cov = self.cov[self.block[i, None, None], k[:, :, None], k[:, None, :]]
-        return Latents(self.mean[i], cov)
+        apart = self._beyond(i)
+        return Latents(self.mean[i], cov + jnp.einsum("sbr,sbt->brt", apart, apart))
+
+    def _beyond(self, i: Int[Array, "..."]) -> Float[Array, "S ... R"]:
+        """Deviations at some places, scaled so that their products add up to a covariance."""
+        draws = self.beyond[:, i].astype(self.mean.dtype)
+        return draws / max(len(self.beyond), 1) ** 0.5
 
     def given(
         self,
@@ -107,36 +127,22 @@ class Neighbourhood(eqx.Module):
         x: Float[Array, "B p"],
         near: Int[Array, "B K"],
     ) -> Conditional:
-        """Of each local latent, its value at x given those at near places; −1 is nobody.
-
-        Every place has a little noise of its own. Without it two places that nearly coincide, in
-        different blocks, would hold each other where they are.
-        """
-
-        def of_one(kernel: Kernel, _: Array) -> tuple[Array, Array]:
-            def one(x: Array, z: Array, there: Array) -> tuple[Array, Array]:
-                z = z - x  # what is near stays apart, whatever the precision
-                eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, OWN, 1.0)
-                K = jnp.where(there[:, None] & there, kernel.matrix(z, z), 0.0) + eye
-                k = jnp.where(there, kernel.matrix(jnp.zeros_like(x)[None], z)[0], 0.0)
-                return K, k
-
-            K, k = jax.vmap(one)(x, self.at[near], near >= 0)
-            a = _solved(K, k)
-            return a, 1.0 + OWN - jnp.sum(a * k, axis=1)
-
-        a, v = over_latents(of_one, kernels, jnp.zeros(len(kernels)))
-        return Conditional(a, jnp.maximum(v, 0.5 * OWN))
+        """Of each local latent, its value at x given those at near places; −1 is nobody."""
+        cov, cross = surroundings(kernels, self.own, x, self.at[near], near >= 0)
+        a = jnp.stack([_solved(K, k) for K, k in zip(cov, cross, strict=True)])
+        v = 1.0 - jnp.sum(a * cross, axis=2)
+        return Conditional(a, jnp.maximum(v, 0.5 * LEAST_OWN))
 
     def _among(
         self, i: Int[Array, "B K"], j: Int[Array, "B M"], r: int, s: int
     ) -> Float[Array, "B K M"]:
-        """Between latent r at some places and latent s at others; zero between blocks."""
+        """The covariance of latent r at some places and latent s at others."""
         n = self.size
         rows, columns = (r * n + self.slot[i])[:, :, None], (s * n + self.slot[j])[:, None, :]
         cov = self.cov[self.block[i][:, :, None], rows, columns]
-        same = self.block[i][:, :, None] == self.block[j][:, None, :]
-        return jnp.where(same & (i >= 0)[:, :, None] & (j >= 0)[:, None, :], cov, 0.0)
+        cov = jnp.where(self.block[i][:, :, None] == self.block[j][:, None, :], cov, 0.0)
+        cov += jnp.einsum("zbk,zbm->bkm", self._beyond(i)[..., r], self._beyond(j)[..., s])
+        return jnp.where((i >= 0)[:, :, None] & (j >= 0)[:, None, :], cov, 0.0)
 
     def divergence(
         self, given: Conditional, i: Int[Array, " B"], near: Int[Array, "B K"]
@@ -146,7 +152,7 @@ class Neighbourhood(eqx.Module):
         means = _at(self.mean, every)  # B K+1 R
         total = jnp.zeros(())
         for r in range(self.mean.shape[1]):
-            w = _with_own(given.a[r])
+            w = with_own(given.a[r])
             off = jnp.einsum("bk,bk->b", w, means[:, :, r])
             square = off**2 + jnp.einsum("bk,bkl,bl->b", w, self._among(every, every, r, r), w)
             term = 0.5 * (jnp.log(given.v[r]) + square / given.v[r])
@@ -172,7 +178,7 @@ class Neighbourhood(eqx.Module):
         means, own = _at(self.mean, every), _at(self.mean, members)
         P, slopes = jnp.zeros((B, R, n, R, n), self.mean.dtype), []
         for r in range(R):
-            w = _with_own(given.a[r]).reshape(B, T, -1)
+            w = with_own(given.a[r]).reshape(B, T, -1)
             inverse = jnp.where(terms >= 0, 1.0 / given.v[r].reshape(B, T), 0.0)
             parts = jnp.einsum("btk,btkn->btn", w, hot)
             off = jnp.einsum("btk,btk->bt", w, means[..., r])
@@ -226,7 +232,33 @@ class Neighbourhood(eqx.Module):
         return jnp.stack(rows).transpose(2, 0, 3, 1)
 
 
-def _with_own(a: Float[Array, "B K"]) -> Float[Array, "B K+1"]:
+def surroundings(
+    kernels: tuple[Kernel, ...],
+    own: Float[Array, " R"],
+    x: Float[Array, "B p"],
+    z: Float[Array, "B K p"],
+    there: Bool[Array, "B K"],
+) -> tuple[Float[Array, "R B K K"], Float[Array, "R B K"]]:
+    """The covariance of each latent among places near to x, and with x; the identity for nobody.
+
+    A share of a latent's variance is each place's own. Some of it there must be: without it two
+    places that nearly coincide, in different blocks, would hold each other where they are.
+    """
+
+    def of_one(kernel: Kernel, own: Array) -> tuple[Array, Array]:
+        def one(x: Array, z: Array, there: Array) -> tuple[Array, Array]:
+            z = z - x  # what is near stays apart, whatever the precision
+            eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, own, 1.0)
+            K = jnp.where(there[:, None] & there, (1.0 - own) * kernel.matrix(z, z), 0.0) + eye
+            k = (1.0 - own) * kernel.matrix(jnp.zeros_like(x)[None], z)[0]
+            return K, jnp.where(there, k, 0.0)
+
+        return jax.vmap(one)(x, z, there)
+
+    return over_latents(of_one, kernels, own)
+
+
+def with_own(a: Float[Array, "B K"]) -> Float[Array, "B K+1"]:
     """(1, −a), of a place and those near to it."""
     return jnp.concatenate([jnp.ones((len(a), 1), a.dtype), -a], axis=1)
 

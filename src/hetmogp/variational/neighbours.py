@@ -205,6 +205,35 @@ class Neighbourhood(eqx.Module):
         own = given.v.T[:, :, None] * jnp.eye(R, dtype=mean.dtype)
         return Latents(mean, jnp.array(cov).transpose(2, 0, 1) + own)
 
+    def draws(
+        self,
+        keys: Array,
+        i: Int[Array, " U"],
+        whose: Int[Array, " U"],
+        blocks: Int[Array, " B"],
+        n: int,
+    ) -> Float[Array, "G U n R"]:
+        """N draws for each of G keys at some places; those of a block follow from its number.
+
+        Args:
+            keys: what is random follows from them.
+            i: the places.
+            whose: the position of each place's block among `blocks`.
+            blocks: the blocks of the places.
+            n: how many draws for each key.
+        """
+        cov = self.cov[blocks]
+        root = jnp.einsum("cij,ckj->cik", cov, inverse_root(cov))  # S L⁻ᵀ = L
+        k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
+
+        def of_key(key: Array) -> Array:
+            own = jax.vmap(lambda c: jax.random.fold_in(key, c))(blocks)
+            noise = jax.vmap(lambda one: jax.random.normal(one, (n, cov.shape[1]), cov.dtype))(own)
+            away = jnp.einsum("cij,cnj->cni", root, noise)
+            return self.mean[i][:, None] + away[whose[:, None], :, k].swapaxes(1, 2)
+
+        return jax.lax.map(of_key, keys)
+
     def joint(
         self, given: Conditional, x: Float[Array, "N p"], near: Int[Array, "N K"]
     ) -> Float[Array, "N R N R"]:

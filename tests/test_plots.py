@@ -167,7 +167,7 @@ def test_a_fan_has_the_intervals_and_possible_futures(one):
     np.testing.assert_allclose(labelled(ax.lines, "median").get_ydata(), predicted.quantile(0.5))
     futures = model.sample_y(at, 5, outputs="height")["height"]
     np.testing.assert_allclose(labelled(ax.lines, "draws").get_ydata(), futures[0])
-    assert legend_of(ax) == ["observed", "90%", "50%", "median", "draws"]
+    assert legend_of(ax) == ["90%", "50%", "median", "draws", "observed"]
 
 
 @pytest.mark.parametrize(("output", "begin", "end"), [("home", 4.0, 6.0), ("height", 8.5, x[-1])])

@@ -116,10 +116,10 @@ def lines(x: np.ndarray, curve: Curve, ax: Axes) -> None:
     ax.plot(x, curve.centre, color=INK, lw=2, drawstyle=style, label=curve.line)
 
 
-def bundle(x: np.ndarray, draws: Iterable[np.ndarray], ax: Axes) -> None:
+def bundle(x: np.ndarray, draws: Iterable[np.ndarray], ax: Axes, colour: str = INK) -> None:
     """Draws of a function, as thin lines."""
     for k, one in enumerate(draws):
-        ax.plot(x, one, color=INK, lw=0.7, alpha=0.5, label="_" if k else "draws")
+        ax.plot(x, one, color=colour, lw=0.7, alpha=0.5, label="_" if k else "draws")
 
 
 def palette(K: int) -> list[Any]:

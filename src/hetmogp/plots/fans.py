@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 
 from .. import curves
 from ..model import HetMOGP
-from .canvas import INK, bundle, canvas, legend_for, name_axis, plain
+from .canvas import INK, SERIES, bundle, canvas, legend_for, name_axis, plain
 from .outputs import observations
 
 __all__ = ["fan"]
@@ -52,14 +54,16 @@ def fan(
     if draws:
         futures = curves.bundle_of(model, output, line.table, draws, "observations")
     axes, own = canvas(ax)
+    ink = np.array(to_rgb(INK))
+    for k, (level, (lower, upper)) in enumerate(intervals.items()):
+        depth = 0.15 + 0.35 * k / max(len(intervals) - 1, 1)
+        colour = tuple(1.0 - depth * (1.0 - ink))  # a mixture with white
+        axes.fill_between(shown, lower, upper, label=f"{100 * level:g}%", color=colour, lw=0)
+    axes.plot(shown, prediction.quantile(0.5), color=INK, lw=2, label="median")
+    bundle(shown, futures, axes, SERIES[5])
     if data is not None:
         seen = curves.seen_of(data, output)
         observations(curves.shown_as(model, seen.inputs, line.j), seen.codes, ax=axes)
-    for level, (lower, upper) in intervals.items():
-        look: dict[str, Any] = {"color": INK, "alpha": 0.16, "lw": 0}
-        axes.fill_between(shown, lower, upper, label=f"{100 * level:g}%", **look)
-    axes.plot(shown, prediction.quantile(0.5), color=INK, lw=2, label="median")
-    bundle(shown, futures, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
     axes.set_ylabel(plain(output if likelihood.numeric else f"{output} (class)"))
     axes.margins(x=0)

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
 import hetmogp as hm
 from hetmogp import sampling
 from hetmogp.aggregates import draws_of_groups, grouped
+from hetmogp.exchange import groups_of
 from hetmogp.sampling import Ask
 from hetmogp.session import session
 
@@ -140,6 +141,42 @@ def test_draws_at_the_observations_reproduce_them_as_noise_vanishes(monkeypatch)
         off.append(np.abs(made.sample_y(x, 200)["y"] - y).mean())
     assert off[1] < 0.03 * 1.5
     assert off[0] > 5 * off[1]
+
+
+def test_groups_for_arviz_belong_together(model, table):
+    """The log likelihood is that of the draws of f that are handed over, at observed rows."""
+    seen = table.assign(level=table["level"].where(np.arange(N) % 3 > 0))
+    groups, rows = groups_of(model.fitted, table[["day", "site"]], 40, seen, 1)
+    f = groups["posterior"]["f"]
+    assert f.shape == (1, 40, N, len(model.parameter_names_))
+    np.testing.assert_array_equal(rows["level"], np.flatnonzero(np.arange(N) % 3))
+    for group in ("posterior_predictive", "log_likelihood"):
+        assert groups[group]["level"].shape == (1, 40, len(rows["level"]))
+    names = model.parameter_names_
+    at = f[0][:, rows["level"], names.index("level.mean")]
+    y, scale = groups["observed_data"]["level"], model.likelihoods_["level"].constants["scale"]
+    np.testing.assert_allclose(groups["log_likelihood"]["level"][0], norm.logpdf(y, at, scale))
+    rate = np.exp(f[0][:, :, names.index("cases.rate")]) * table["population"].to_numpy()
+    density = poisson.logpmf(table["cases"].to_numpy(), rate)
+    np.testing.assert_allclose(groups["log_likelihood"]["cases"][0], density, rtol=1e-8)
+    drawn = groups["posterior_predictive"]["cases"][0]
+    assert drawn.mean() == pytest.approx(rate.mean(), rel=0.05)
+    bare, _ = groups_of(model.fitted, table[["day", "site"]], 3, None, 1)
+    assert set(bare) == {"posterior", "posterior_predictive"}
+
+
+def test_arviz_gets_them_under_its_names(model, table):
+    X = table[["day", "site"]]
+    try:
+        import arviz  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError, match=r"hetmogp\[arviz\]"):
+            model.to_arviz(X)
+        return
+    data = model.to_arviz(X, 20, table)
+    assert data["posterior"]["f"].dims == ("chain", "draw", "row", "function")
+    assert list(data["posterior"]["f"].coords["function"].values) == model.parameter_names_
+    assert data["log_likelihood"]["cases"].shape == (1, 20, N)
 
 
 # -- groups ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from . import aggregates
+from . import aggregates, exchange
 from .aggregates import How
 from .fitted import Fitted
 from .sampling import Ask, FunctionDraws, Kind, sample_y
@@ -169,3 +169,20 @@ class Questions:
         """
         ask = Ask.of(self.fitted, X, outputs, given, n_samples, random_state, of)
         return aggregates.peak(ask, level, lowest)
+
+    def to_arviz(self, X: Any, n: int = 500, Y: Any = None, seed: int = 0) -> Any:
+        """Draws for ArviZ, whose plots and comparisons then work; needs `hetmogp[arviz]`.
+
+        Args:
+            X: the inputs, as for `predict`.
+            n: how many draws.
+            Y: what was observed there, as for `fit`. Without it there are no observed data and no
+                log likelihood.
+            seed: the draws follow from it.
+
+        Returns:
+            An `InferenceData` (a `DataTree` from ArviZ 1 on): the parameter functions as `f` in
+            `posterior`; each output in `posterior_predictive`, `observed_data` and
+            `log_likelihood`, at the rows where it was observed. Classes are positions.
+        """
+        return exchange.to_arviz(self.fitted, X, n, Y, seed)

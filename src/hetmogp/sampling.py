@@ -156,7 +156,7 @@ class Ask:
         for begin in range(0, len(order), size):
             rows = order[begin : begin + size]
             f = self._exact[rows] if self.dense else self._functions.at(self.table[rows])
-            yield rows, self._draws(f, rows)
+            yield rows, self.given_functions(f, rows)
 
     @cached_property
     def _functions(self) -> FunctionDraws:
@@ -168,7 +168,7 @@ class Ask:
             posterior, table = self.fitted.posterior, self.fitted.scaling.apply(self.table)
             return posterior.draws(table, self.n, self.seed)
 
-    def _draws(
+    def given_functions(
         self, f: Float[np.ndarray, "N n J"], rows: np.ndarray
     ) -> dict[str, Float[np.ndarray, "N n"]]:
         """Observations, or their expected values, where the functions have these values."""

@@ -140,7 +140,16 @@ def agrees(draws, mean, cov):
     assert np.abs(of_cov).max() < 6.0
 
 
-@pytest.mark.parametrize("name", [*EXACT, *SAMPLED])
+QUICK = ("lines by level", "rbf", "matern12", "rbf by level", "numbers as levels")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in (*EXACT, *SAMPLED)
+    ],
+)
 def test_draws_have_the_moments_of_the_posterior(name):
     kernel = {**EXACT, **SAMPLED}[name]
     family = Coupled if len(name) % 2 else Factorised
@@ -257,7 +266,7 @@ def test_local_latents_come_from_the_nearest_places():
     x = np.random.default_rng(5).uniform(-1, 1, (7, 2))
     x[1] = x[0] + 0.01  # near to each other, so that what is left open is shared
     with session():
-        draws = whole.paths(10_000, 0, {})(x)
+        draws = whole.paths(3000, 0, {})(x)
         mean, cov = whole.joint(x)
         near = nearest(cKDTree(places.at), x, 6)
         given = whole.near.given(whole.prior.nearby, jnp.asarray(x), jnp.asarray(near))

@@ -1,5 +1,8 @@
 """Joint draws of outputs, and answers that span rows, against closed forms and plain loops."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +14,8 @@ from hetmogp.aggregates import draws_of_groups, grouped
 from hetmogp.exchange import groups_of
 from hetmogp.sampling import Ask
 from hetmogp.session import session
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 N = 120
 
@@ -317,3 +322,13 @@ def test_the_peak_is_that_of_every_draw(model, table, monkeypatch):
     assert found["day_lower"] <= found["day"] <= found["day_upper"]
     lowest = model.peak(rows, outputs="level", lowest=True, n_samples=200, random_state=3)
     assert lowest.loc["level", "lowest_mean"] == pytest.approx(level.min(axis=1).mean())
+
+
+@pytest.mark.slow
+def test_intervals_of_group_means_hold_the_truth_and_those_of_single_rows_do_not():
+    """The short form of `make group_means`."""
+    from group_means import study
+
+    shares = study(20).loc["all"]
+    assert 0.84 < shares["joint"] < 0.96
+    assert shares["apart"] < shares["joint"] - 0.08

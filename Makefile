@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail clean
+.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail group_means forecasting draws clean
 
 install: $(READY)
 
@@ -92,6 +92,18 @@ tables: $(READY)
 # London's sales with and without local latents; needs the data in HETMOGP_DATA.
 fine_detail: $(READY)
 	$(BIN)/python benchmarks/fine_detail.py --splits 5 --out docs/images/london_local.png
+
+# How often intervals of group means hold the truth, over 200 simulated tables; about ten minutes.
+group_means: $(READY)
+	$(BIN)/python benchmarks/group_means.py --simulations 200
+
+# Held-out tails of three series, against the seasonal naive forecast.
+forecasting: $(READY)
+	$(BIN)/python benchmarks/forecasting.py
+
+# The time and memory of joint draws.
+draws: $(READY)
+	$(BIN)/python benchmarks/draws.py --million
 
 discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2

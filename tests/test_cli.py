@@ -22,7 +22,10 @@ from hetmogp.cli.files import read_table
 from hetmogp.cli.fit import _only
 from hetmogp.cli.words import kernel_from, output_from
 
-COMMANDS = ("demo", "discover", "experiment", "fit", "predict", "report", "score")
+COMMANDS = (
+    *("aggregate", "demo", "discover", "draw", "experiment"),
+    *("fit", "predict", "report", "score"),
+)
 rng = np.random.default_rng(0)
 N = 60
 
@@ -218,6 +221,35 @@ def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     records = json.loads(run("predict", model["model"], "--grid", 2, "--json").stdout)
     assert [row["cases_exposure"] for row in records] == [1.0, 1.0]
     assert os.listdir(tmp_path) == ["p.parquet"]
+
+
+def test_draw_writes_a_row_for_each_draw_and_input(model, folder, tmp_path):
+    target = tmp_path / "draws.parquet"
+    words = ("draw", model["model"], "--at", folder / "data.csv")
+    found = run(*words, "-n", 7, "--seed", 3, "--out", target, "--json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["rows"] == 7 * N
+    table, data = pd.read_parquet(target), pd.read_csv(folder / "data.csv")
+    assert list(table.columns) == ["draw", "t", "height", "cases"]
+    fitted = hm.load(model["model"])
+    expected = fitted.sample_y(data[["t"]], 7, 3, given={"people": 5.0})
+    for name in ("height", "cases"):
+        np.testing.assert_allclose(table[name].to_numpy().reshape(7, N), expected[name])
+    np.testing.assert_allclose(table["t"], np.tile(data["t"], 7))
+
+
+def test_aggregate_answers_for_groups(model, folder, tmp_path):
+    words = ("aggregate", model["model"], "--at", folder / "data.csv", "--by", "kind")
+    found = run(*words, "--output", "cases", "--how", "sum", "--above", 200, "-n", 200)
+    assert found.exit_code == 0, found.output
+    table, data = pd.read_csv(io.StringIO(found.stdout)), pd.read_csv(folder / "data.csv")
+    assert table["kind"].tolist() == ["early", "late"]
+    expected = hm.load(model["model"]).aggregate(
+        *(data, "kind"), outputs="cases", how="sum", given={"people": 5.0}, n_samples=200, above=200
+    )
+    np.testing.assert_allclose(table.iloc[:, 1:], expected, rtol=1e-9)
+    whole = json.loads(run(*words[:-2], "-n", 50, "--weights", "people", "--json").stdout)
+    assert [row["rows"] for row in whole] == [N]
 
 
 # -- files as they are found -----------------------------------------------------------------------
@@ -485,6 +517,11 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["predict", "MODEL", "DATA", "--outputs", "depth"], "no output 'depth'"),
         (["predict", "MODEL", "DATA", "--out", "NONE/p.csv"], "cannot write"),
         (["score", "MODEL", "OTHER"], "column 't'"),
+        (["draw", "MODEL", "--at", "OTHER"], "has no column 't'"),
+        (["draw", "MODEL", "--at", "DATA", "-n", "9000000"], "take fewer with -n"),
+        (["draw", "MODEL", "--at", "DATA", "--out", "p.xlsx"], "written as .csv, .tsv or .parquet"),
+        (["aggregate", "MODEL", "--at", "DATA", "--by", "plot"], "no column 'plot'"),
+        (["aggregate", "MODEL", "--at", "DATA", "--output", "depth"], "no output 'depth'"),
         (["report", "MODEL", "--out", "NONE/r.html"], "cannot write"),
         (["report", "MODEL", "--data", "OTHER"], "column 't'"),
         (["demo", "--out", "DATA/demo"], "cannot write to"),

@@ -442,6 +442,26 @@ def test_discrete_samples_have_the_right_frequencies(name):
         assert abs(np.mean(y == k) - p) <= 4 * np.sqrt(p * (1 - p) / DRAWS)
 
 
+def test_many_discrete_samples_at_once_have_the_right_frequencies():
+    faster = set()
+    for name in DISCRETE:
+        case = CASES[name]
+        f = np.array([0.4, 0.8])[: len(case.likelihood.latent)]
+        y = case.likelihood.sample_many(np.random.default_rng(3), np.tile(f[:, None], (1, DRAWS)))
+        if y is None:
+            continue
+        faster.add(case.likelihood.kind)
+        for k in range(4):
+            p = case.frozen(f).pmf(k)
+            assert abs(np.mean(y == k) - p) <= 4.5 * np.sqrt(p * (1 - p) / DRAWS)
+    assert {"Poisson", "NegativeBinomial", "ZeroInflatedPoisson", "Binomial"} <= faster
+
+
+def test_many_counts_beyond_whole_numbers_of_the_machine():
+    y = hm.Poisson().sample_many(np.random.default_rng(0), np.full((1, 100), 60.0))
+    np.testing.assert_allclose(y, np.exp(60.0), rtol=1e-9)
+
+
 @pytest.mark.parametrize("K", CATEGORICAL)
 def test_categorical_samples_and_probabilities(K):
     likelihood, f = CATEGORICAL[K], np.linspace(-1.0, 1.5, K - 1)

@@ -140,6 +140,36 @@ def test_the_line_is_the_mean_and_the_band_the_interval(one):
     assert legend_of(ax) == ["not observed", "observed", "80% interval", "mean"]
 
 
+def test_a_bundle_of_draws_beside_the_band(one):
+    """Draws have the band's spread at each input, and are functions: neighbours go together."""
+    model, _, _ = one
+    ax = plots.posterior(model, "home", draws=400)
+    lower, upper = band(ax, "90% band of the probability")
+    drawn = np.array([line.get_ydata() for line in ax.lines if line.get_linewidth() < 1])
+    assert drawn.shape == (400, 300)
+    ends = np.quantile(drawn, [0.05, 0.95], axis=0)
+    assert np.abs(ends - [lower, upper]).max() < 0.12
+    steps = np.abs(np.diff(drawn, axis=1)).mean()
+    assert steps < 0.2 * drawn.std(axis=0).mean()  # independent ones would have 1.1
+    with pytest.raises(ValueError, match="cannot be drawn as lines"):
+        plots.posterior(model, "kind", draws=3)
+
+
+def test_a_fan_has_the_intervals_and_possible_futures(one):
+    model, X, Y = one
+    at = np.linspace(10, 12, 15)
+    ax = plots.fan(model, "height", at, X=X, Y=Y, levels=(0.5, 0.9), draws=5)
+    predicted = model.predict(at)["height"]
+    for level in (0.5, 0.9):
+        drawn = band(ax, f"{100 * level:g}%")
+        for one_end, expected in zip(drawn, predicted.interval(level), strict=True):
+            np.testing.assert_allclose(one_end, expected)
+    np.testing.assert_allclose(labelled(ax.lines, "median").get_ydata(), predicted.quantile(0.5))
+    futures = model.sample_y(at, 5, outputs="height")["height"]
+    np.testing.assert_allclose(labelled(ax.lines, "draws").get_ydata(), futures[0])
+    assert legend_of(ax) == ["90%", "50%", "median", "draws", "observed"]
+
+
 @pytest.mark.parametrize(("output", "begin", "end"), [("home", 4.0, 6.0), ("height", 8.5, x[-1])])
 def test_what_was_not_observed_is_shaded(one, output, begin, end):
     model, X, Y = one
@@ -305,6 +335,23 @@ def test_a_map_is_of_the_prediction(plane, what):
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == (*pair, "at side = left")
     bar = ax.figure.axes[1]
     assert bar.get_ylabel() == {"mean": "mean", "std": "standard deviation"}[what] + " of height"
+
+
+def test_a_map_of_what_exceeds_a_limit(plane):
+    model, X, Y = plane
+    pair = ("north", "east")
+    ax: Any = plots.surface(model, "height", X=X, Y=Y, grid=4, above=0.3, inputs=pair)
+    mesh, points = ax.collections
+    across, up = (np.linspace(X[name].min(), X[name].max(), 4) for name in pair)
+    at = pd.DataFrame(
+        {"north": np.tile(across, 4), "east": np.repeat(up, 4), "side": ["left"] * 16}
+    )
+    expected = 1.0 - model.predict(at)["height"].cdf(np.full(16, 0.3))
+    np.testing.assert_allclose(np.ravel(mesh.get_array()), expected)
+    assert set(np.unique(points.get_array())) <= {0.0, 1.0}
+    assert ax.figure.axes[1].get_ylabel() == "P(height > 0.3)"
+    with pytest.raises(ValueError, match="leave out what and label"):
+        plots.surface(model, "height", above=0.3, what="std", inputs=pair)
 
 
 def test_a_map_of_classes(plane):

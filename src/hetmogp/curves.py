@@ -17,6 +17,7 @@ from .inputs import read_inputs
 from .likelihoods import Likelihood
 from .model import HetMOGP
 from .prediction import OutputPrediction
+from .sampling import Ask, Kind
 from .session import session
 from .tables import Dataset, read
 
@@ -24,6 +25,7 @@ __all__ = [
     "Curve",
     "Line",
     "Seen",
+    "bundle_of",
     "curve_of",
     "gaps",
     "likelihood_of",
@@ -243,6 +245,22 @@ def curve_of(model: HetMOGP, prediction: OutputPrediction, level: float) -> Curv
     if not np.isfinite(centre).all():
         centre, line = prediction.quantile(0.5), "median"
     return Curve(centre, lower, upper, line, band, likelihood.discrete)
+
+
+def bundle_of(
+    model: HetMOGP, output: str, table: np.ndarray, n: int, of: Kind = "expected"
+) -> np.ndarray:
+    """Draws of an output, or of its expected value, along a line, (n, N): each is one function."""
+    likelihood = likelihood_of(model, output)
+    if likelihood.outcome in ("nominal", "circular"):
+        raise ValueError(
+            f"output {output!r} is {likelihood.kind}: its draws cannot be drawn as lines"
+        )
+    ask = Ask(model.fitted, table, {}, [output], n, 0, of)
+    lines = np.empty((n, len(table)))
+    for rows, values in ask.chunks():
+        lines[:, rows] = values[output].T
+    return lines
 
 
 def turns(curve: Curve) -> list[Curve]:

@@ -220,14 +220,20 @@ class Fitted:
     ) -> Prediction:
         """Predictive distributions at new inputs; see `HetMOGP.predict`."""
         table, _ = read_inputs(X, self.columns)
+        chosen, arguments = self.asked(X, len(table), outputs, given)
+        index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+        return self._prediction(chosen, self._latents(table), arguments, index)
+
+    def asked(
+        self, X: Any, N: int, outputs: str | Sequence[str] | None, given: Any
+    ) -> tuple[list[str], dict[str, dict[str, np.ndarray]]]:
+        """The outputs that are meant and the arguments of each at N inputs X, checked."""
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.likelihoods)
         for name in chosen:
             if name not in self.likelihoods:
                 raise ValueError(f"no output {name!r}; there are {', '.join(self.likelihoods)}")
-        index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
         same_index(chosen[0], X, given, "of given")
-        arguments = self._arguments(given, len(table))
-        return self._prediction(chosen, self._latents(table), arguments, index)
+        return chosen, self._arguments(given, N)
 
     def predict_at(self, table: np.ndarray, outputs: Sequence[str] | None = None) -> Prediction:
         """Predictive distributions at inputs that are numbers already."""

@@ -24,6 +24,7 @@ from .kernels import Kernel
 from .likelihoods import Likelihood
 from .prediction import Prediction
 from .quadrature import Expectation
+from .questions import Questions
 from .session import session
 from .summary import Summary
 from .tables import name_outputs
@@ -31,7 +32,7 @@ from .tables import name_outputs
 __all__ = ["HetMOGP", "independent", "load"]
 
 
-class HetMOGP(BaseEstimator):
+class HetMOGP(Questions, BaseEstimator):
     """A heterogeneous multi-output Gaussian process.
 
     Every parameter of every output's likelihood is a latent function of the inputs; all of them mix

@@ -1,9 +1,9 @@
 """The posterior: what conditioning on data gives, the prior with q(u).
 
-It answers for any inputs, row by row or jointly. Draws of whole functions will have their place
-here: q gives draws of the inducing variables (`Family.draws`), the prior what lies between them.
+It answers for any inputs: row by row, jointly, or by functions drawn from it (`pathwise`).
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 from scipy.spatial import cKDTree
 
 from .linalg import compiled
+from .pathwise import Paths, exact_draws
 from .places import nearest
 from .priors import Functions, Latents, Prior, copies
 from .rows import CHUNK, rowwise
@@ -72,6 +73,25 @@ class Posterior(eqx.Module):
         self, X: Float[np.ndarray, "N p"]
     ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J N J"]]:
         """Mean and covariance of all parameter functions over all rows; for some hundreds."""
+        latents, cov = self._joint_latents(X)
+        prior = jax.tree.map(jnp.asarray, self.prior)
+        return np.asarray(_values(prior, latents)), np.asarray(_mixed(prior, cov))
+
+    def draws(self, X: Float[np.ndarray, "N p"], n: int, seed: int) -> Float[np.ndarray, "N n J"]:
+        """N draws of all parameter functions over all rows together; for some hundreds of rows."""
+        mean, cov = self._joint_latents(X)
+        u = exact_draws(np.asarray(mean), np.asarray(cov), n, seed)
+        prior = jax.tree.map(jnp.asarray, self.prior)
+        return np.asarray(_values(prior, jnp.asarray(u)))
+
+    def paths(self, n: int, seed: int, levels: Mapping[int, np.ndarray]) -> Paths:
+        """N functions drawn from it, for any number of rows; `levels` are those of labels."""
+        return Paths(self.prior, self.q, self.jitter, self.near, n, seed, levels)
+
+    def _joint_latents(
+        self, X: Float[np.ndarray, "N p"]
+    ) -> tuple[Float[Array, "N R"], Float[Array, "N R N R"]]:
+        """Mean and covariance of the latents over all rows."""
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
         jitter, x = jnp.asarray(self.jitter), jnp.asarray(X)
         latents, cov = _joint(prior, q, jitter, x)
@@ -82,7 +102,7 @@ class Posterior(eqx.Module):
             latents = jnp.concatenate([latents, own], axis=1)
             none, after, before = (0, 0), (0, S), (R, 0)
             cov = jnp.pad(cov, (none, after) * 2) + jnp.pad(other, (none, before) * 2)
-        return np.asarray(_values(prior, latents)), np.asarray(_mixed(prior, cov))
+        return latents, cov
 
 
 @compiled

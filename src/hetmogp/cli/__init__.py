@@ -1,6 +1,17 @@
 """The command line: one file per command. Heavy imports happen inside them, so help is instant."""
 
-from . import demo, discover, experiment, fit, predict, report, score
+from . import aggregate, demo, discover, draw, experiment, fit, predict, report, score
 from .application import app
 
-__all__ = ["app", "demo", "discover", "experiment", "fit", "predict", "report", "score"]
+__all__ = [
+    "aggregate",
+    "app",
+    "demo",
+    "discover",
+    "draw",
+    "experiment",
+    "fit",
+    "predict",
+    "report",
+    "score",
+]

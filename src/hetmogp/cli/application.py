@@ -22,7 +22,7 @@ from .. import __version__
 from ..text import UNPRINTABLE, printable
 
 __all__ = [
-    *("Inputs", "Json", "Labels", "Model", "Seed"),
+    *("At", "Chosen", "Inputs", "Json", "Labels", "Model", "Out", "Seed"),
     *("app", "fail", "one_clear_line", "print_data", "print_json", "say", "tell"),
 ]
 
@@ -42,6 +42,15 @@ Inputs = Annotated[str, typer.Option(help="The input columns, separated by comma
 Labels = Annotated[
     str | None,
     typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
+]
+
+At = Annotated[Path, typer.Option(help="A CSV or Parquet file with the inputs.")]
+Chosen = Annotated[
+    list[str] | None, typer.Option(help="An output, once for each; all of them by default.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="A CSV or Parquet file to write; CSV to standard output by default."),
 ]
 
 

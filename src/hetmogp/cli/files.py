@@ -3,9 +3,9 @@
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .application import fail
+from .application import fail, print_data, print_json, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 __all__ = [
     "argument_columns",
     "columns_of",
+    "inputs_at",
     "is_many",
     "read_for",
     "read_table",
+    "show_table",
     "split_names",
     "table_for",
     "will_write",
+    "will_write_table",
     "with_labels",
     "write_table",
 ]
@@ -110,6 +113,12 @@ def read_for(
     return table[inputs], table
 
 
+def inputs_at(model: "HetMOGP", at: Path) -> tuple["pd.DataFrame", Any, "pd.DataFrame"]:
+    """The inputs, the columns that likelihoods take beside their outputs, and the whole table."""
+    X, table = read_for(model, at, outputs=False)
+    return X, table[[name for name in argument_columns(model) if name in table]], table
+
+
 def table_for(model: "HetMOGP", path: Path) -> "Table":
     """A table in many files that has the inputs of a fitted model."""
     from ..disk import Table
@@ -148,6 +157,27 @@ def will_write(path: Path, *read: Path | None) -> None:
         return  # a device or a pipe
     if not os.access(folder, os.W_OK):
         fail(f"cannot write {path}: the folder {folder} is not writable")
+
+
+def will_write_table(path: Path | None, *read: Path | None) -> None:
+    """The same of a table, if one is to be written."""
+    if path is None:
+        return
+    will_write(path, *read)
+    if path.suffix.lower() not in WRITTEN:
+        fail(f"cannot write {path}: tables are written as .csv, .tsv or .parquet")
+
+
+def show_table(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
+    """Write a table to a file, or print it."""
+    if out is not None:
+        write_table(table, out)
+        content = {"out": str(out), "rows": len(table), "columns": list(table.columns)}
+        tell(as_json, content, f"{len(table)} rows: {out}")
+    elif as_json:
+        print_json(table.to_dict("records"))
+    else:
+        print_data(table.to_csv(index=False))
 
 
 def write_table(table: "pd.DataFrame", path: Path) -> None:

@@ -5,21 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Json, Model, app, fail, one_clear_line, print_data, print_json, tell
+from .application import Json, Model, app, fail, one_clear_line, tell
 from .files import (
-    WRITTEN,
-    argument_columns,
+    inputs_at,
     is_many,
-    read_for,
+    show_table,
     split_names,
     table_for,
-    will_write,
-    write_table,
+    will_write_table,
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..model import HetMOGP
 
 
@@ -62,10 +58,7 @@ def predict(
     with one_clear_line():
         if (data is None) == (grid is None):
             raise typer.BadParameter("name either a file with inputs or --grid")
-        if out is not None:
-            will_write(out, model, data)
-            if out.suffix.lower() not in WRITTEN:
-                fail(f"cannot write {out}: tables are written as .csv, .tsv or .parquet")
+        will_write_table(out, model, data)
         import pandas as pd
 
         from ..model import load
@@ -77,13 +70,12 @@ def predict(
             return
         given: Any = None
         if data is not None:
-            X, table = read_for(fitted, data, outputs=False)
-            given = table[[name for name in argument_columns(fitted) if name in table]]
+            X, given, _ = inputs_at(fitted, data)
         else:
             assert grid is not None
             X = fitted.grid(grid)
         predicted = fitted.predict(X, chosen, given).to_frame(interval).set_axis(X.index, axis=0)
-        _show(pd.concat([X, predicted], axis=1), out, as_json)
+        show_table(pd.concat([X, predicted], axis=1), out, as_json)
 
 
 def _predict_many(
@@ -102,15 +94,3 @@ def _predict_many(
     table = table_for(model, data)
     predict(model.fitted, table, outputs, out, interval)
     tell(as_json, {"out": str(out), "rows": len(table)}, f"{len(table)} rows: {out}")
-
-
-def _show(table: "pd.DataFrame", out: Path | None, as_json: bool) -> None:
-    """Write a table to a file, or print it."""
-    if out is not None:
-        write_table(table, out)
-        content = {"out": str(out), "rows": len(table), "columns": list(table.columns)}
-        tell(as_json, content, f"{len(table)} rows: {out}")
-    elif as_json:
-        print_json(table.to_dict("records"))
-    else:
-        print_data(table.to_csv(index=False))

@@ -6,6 +6,7 @@ distance between neighbouring places, from short to long.
 """
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from scipy.spatial import cKDTree
 
 from .. import distributed
-from ..kernels import Kernel, Matern32
+from ..kernels import Matern32
 from ..parameters import Parameters
 from ..places import Places
 from ..priors import LMC
@@ -39,7 +40,10 @@ NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say al
 SIZE = 40  # places of a block
 DRAWS = 32  # of what reaches across blocks
 WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of their spread
-OWN = 0.1  # the share of its variance that every place has to itself, to begin with
+# The share of its variance that every place has to itself, to begin with: little where each has one
+# value, since that share and noise cannot be told apart there.
+OWN, LITTLE_OWN = 0.1, 0.01
+SEVERAL = 1.1  # values of a place, in the mean, that are more than one
 RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
@@ -96,7 +100,9 @@ def run_local(
     apart = float(np.median(tree.query(places.at, k=2)[0][:, 1]))
     start = _started(smooth.parameters, places.at.shape[1], apart, number, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
-    state = _init(start, smooth, places, K)
+    values = sum(int(np.sum(block.seen)) for block in blocks)
+    own = OWN if values > SEVERAL * len(distinct) else LITTLE_OWN
+    state = _init(start, smooth, places, K, own)
     near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
     relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
     data = jax.tree.map(jnp.asarray, blocks)
@@ -141,7 +147,8 @@ def _whole(
         jax.random.key(seed % 2**31),
         S=DRAWS,
     )
-    prior = replace(prior, kernels=(*prior.smooth, *kernels))
+    learned = [replace(kernel, fixed=()) for kernel in cast(tuple[Matern32, ...], kernels)]
+    prior = replace(prior, kernels=(*prior.smooth, *learned))
     return replace(parameters, prior=prior), replace(near, beyond=drawn.astype(jnp.float32))
 
 
@@ -182,15 +189,16 @@ def _started(parameters: Parameters, p: int, apart: float, number: int, seed: in
     )
 
 
-def _kernel(lengthscale: Float[np.ndarray, " p"]) -> Kernel:
+def _kernel(lengthscale: Float[np.ndarray, " p"]) -> Matern32:
     """The kernel of a local latent, on standardised inputs."""
     p = len(lengthscale)
-    kernel = Matern32(lengthscale, fixed=("lengthscale",)).start(np.ones(p), [""] * p, np.ones(p))
+    kernel = Matern32(lengthscale).start(np.ones(p), [""] * p, np.ones(p))
+    kernel = replace(kernel, fixed=("lengthscale",))  # not for the bound to learn
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)
 
 
-def _init(start: Parameters, smooth: Fit, places: Places, K: int) -> State:
-    """The local latents at their prior, the others as they are."""
+def _init(start: Parameters, smooth: Fit, places: Places, K: int, share: float) -> State:
+    """The local latents at their prior, with a share of their own for each place, and the rest."""
     (L, _), (C, n), R = places.at.shape, places.members.shape, start.prior.local
     near = Neighbourhood(
         jnp.asarray(places.at, dtype=float),
@@ -205,7 +213,7 @@ def _init(start: Parameters, smooth: Fit, places: Places, K: int) -> State:
     assert isinstance(smooth.q, Blocks)
     free = start.free(False)
     ranges = jnp.log(jnp.stack([jax.tree.leaves(kernel)[0] for kernel in start.prior.nearby]))
-    shape = Shape(ranges, jnp.full(R, np.log(OWN / (1.0 - OWN))))
+    shape = Shape(ranges, jnp.full(R, np.log(share / (1.0 - share))))
     memory, pushed = (optax.scale_by_adam().init(z) for z in (free, shape))
     sites = (jnp.zeros((L, R)), jnp.zeros((L, R, R)))
     q, zero = Natural.of(smooth.q), jnp.asarray(0)

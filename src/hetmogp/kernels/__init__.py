@@ -8,6 +8,7 @@ logarithm) and `None` means "start from the data".
 
 from .base import Kernel, Product, Sum
 from .category import Category, suited
+from .features import Features, FeaturesMissingError, features
 from .leaf import Leaf
 from .linear import Linear
 from .periodic import Periodic
@@ -24,6 +25,8 @@ from .stationary import (
 __all__ = [
     "RBF",
     "Category",
+    "Features",
+    "FeaturesMissingError",
     "Kernel",
     "Leaf",
     "Linear",
@@ -35,6 +38,7 @@ __all__ = [
     "RationalQuadratic",
     "Stationary",
     "Sum",
+    "features",
     "squared_distance",
     "suited",
 ]

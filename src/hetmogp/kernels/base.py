@@ -1,12 +1,14 @@
 """What a kernel is, and how kernels combine: sums and products of kernels are kernels."""
 
 import dataclasses
+import itertools
+import math
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -16,7 +18,7 @@ from jaxtyping import Array, Float
 
 from . import held
 
-__all__ = ["Combined", "Kernel", "Product", "Sum", "positive"]
+__all__ = ["Combined", "Domain", "Kernel", "Product", "Sum", "positive"]
 
 LEANING = 30.0  # how many times the weight of the others one part of a sum may start with
 
@@ -41,6 +43,20 @@ def positive(value: Any) -> Any:
 
 def _days(value: timedelta | np.timedelta64) -> float:
     return float(np.timedelta64(value) / np.timedelta64(1, "D"))
+
+
+class Domain(NamedTuple):
+    """What the features of a kernel must serve for.
+
+    Attributes:
+        p: the number of inputs.
+        levels: the values of inputs that are labels, by their positions.
+        most: the most features that a basis may have.
+    """
+
+    p: int
+    levels: Mapping[int, np.ndarray]
+    most: int
 
 
 class Kernel(eqx.Module):
@@ -99,6 +115,33 @@ class Kernel(eqx.Module):
 
         none = [None] * len(held.names(self))
         return eqx.tree_at(changed, self, [*none, *(part.learned() for part in self.parts)])
+
+    def terms(self) -> list[tuple[float, tuple["Kernel", ...]]]:
+        """This kernel as a weighted sum of products of others, for features (`features`)."""
+        return [(1.0, (self,))]
+
+    def basis(self, domain: Domain) -> Any:
+        """A module ψ from inputs (N, p) to (N, G) with ψ(x)ᵀψ(z) = k(x, z), or None."""
+        return None
+
+    def chances(self, p: int) -> int:
+        """How many uniform numbers a frequency is drawn from; zero if it has no frequencies."""
+        return 0
+
+    def frequencies(
+        self, uniforms: Float[np.ndarray, "H c"], p: int
+    ) -> tuple[Float[np.ndarray, "H p"], Float[np.ndarray, " H"]]:
+        """Random ω, symmetric around zero, and their weights v: k(x, z) = E v cos ωᵀ(x − z).
+
+        Args:
+            uniforms: as many numbers between 0 and 1 for each frequency as `chances` says.
+            p: the number of inputs.
+        """
+        raise NotImplementedError
+
+    def signs(self, H: int, p: int, generator: np.random.Generator) -> Any:
+        """A module s from inputs to (N, H), random, with E s(x) s(z) = k(x, z); or None."""
+        return None
 
     def forgotten(self) -> Self:
         """The same where nobody has said with which lengthscales learning starts."""
@@ -191,6 +234,14 @@ class Sum(Combined):
         """See `Kernel.rescaled`."""
         return held.as_given(super().rescaled(scale, centre))
 
+    def terms(self) -> list[tuple[float, tuple[Kernel, ...]]]:
+        """See `Kernel.terms`."""
+        return [
+            (float(w) * own, leaves)
+            for w, kernel in self._weighted()
+            for own, leaves in kernel.terms()
+        ]
+
     def leaning(self) -> list[Self]:
         """See `Kernel.leaning`."""
         if self.weights is not None:
@@ -230,6 +281,14 @@ class Product(Combined):
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
         """See `Kernel.diag`."""
         return reduce(operator.mul, (kernel.diag(X) for kernel in self.kernels))
+
+    def terms(self) -> list[tuple[float, tuple[Kernel, ...]]]:
+        """See `Kernel.terms`: a product of sums is a sum of products."""
+        each = itertools.product(*(kernel.terms() for kernel in self.kernels))
+        return [
+            (math.prod(w for w, _ in parts), sum((leaves for _, leaves in parts), ()))
+            for parts in each
+        ]
 
     def in_words(self, units: Mapping[str, str]) -> str:
         """See `Kernel.in_words`."""

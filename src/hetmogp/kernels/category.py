@@ -2,13 +2,16 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .base import Combined, Kernel, Product
+from .base import Combined, Domain, Kernel, Product
+from .features import Level
 from .leaf import Leaf, position
 from .stationary import RBF
 
@@ -43,6 +46,28 @@ class Category(Leaf):
     def _number_in_words(self, unit: str, *values: float) -> str:
         return f"correlation {np.exp(-1.0 / values[0]):.2f}"
 
+    def basis(self, domain: Domain) -> Any:
+        """See `Kernel.basis`: for each input √ρ and, at each level, √(1 − ρ), ρ = exp(−1/ℓ)."""
+        dims = self.active_dims or tuple(range(domain.p))
+        if not all(dim in domain.levels for dim in dims):
+            return None
+        levels = tuple(jnp.asarray(domain.levels[dim]) for dim in dims)
+        if np.prod([1.0 + len(each) for each in levels]) > domain.most:
+            return None
+        return _OneOfEach(jnp.asarray(self._correlations(len(dims))), levels, dims)
+
+    def signs(self, H: int, p: int, generator: np.random.Generator) -> Any:
+        """See `Kernel.signs`: an input is seen with probability 1 − ρ."""
+        dims = self.active_dims or tuple(range(p))
+        even = [(generator.permutation(H) + generator.random(H)) / H for _ in dims]
+        seen = np.stack(even, axis=1) > self._correlations(len(dims))
+        key = jax.random.key(int(generator.integers(2**31)))
+        return Level(key, jnp.asarray(seen.astype(float)), tuple(dims))
+
+    def _correlations(self, d: int) -> Float[np.ndarray, " d"]:
+        """exp(−1/ℓ) for each input."""
+        return np.exp(-1.0 / np.broadcast_to(np.asarray(self.lengthscale), (d,)))
+
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`. Neither the spread of an input nor its unit means anything here."""
         return super().start(np.full(np.shape(spread), 2.0), columns, np.ones(np.shape(scale)))
@@ -50,6 +75,25 @@ class Category(Leaf):
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`. Levels have no unit."""
         return super().rescaled(np.ones(np.shape(scale)), centre)
+
+
+class _OneOfEach(eqx.Module):
+    """Every product, over the inputs, of √ρ or of √(1 − ρ) at one of its levels."""
+
+    correlations: Float[Array, " d"]
+    levels: tuple[Float[Array, " L"], ...]
+    dims: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N G"]:
+        result = jnp.ones((len(X), 1), X.dtype)
+        for d, (dim, levels) in enumerate(zip(self.dims, self.levels, strict=True)):
+            rho = self.correlations[d]
+            here = jnp.abs(X[:, dim, None] - levels) < 0.5  # codes are whole numbers
+            one = jnp.concatenate(
+                [jnp.full((len(X), 1), jnp.sqrt(rho)), jnp.sqrt(1.0 - rho) * here], axis=1
+            )
+            result = (result[:, :, None] * one[:, None, :]).reshape(len(X), -1)
+        return result
 
 
 def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int]) -> Kernel:

@@ -62,6 +62,18 @@ class Leaf(Kernel):
     def _active(self, values: np.ndarray) -> np.ndarray:
         return values if self.active_dims is None else values[np.asarray(self.active_dims)]
 
+    def _spread_out(self, values: np.ndarray, p: int) -> np.ndarray:
+        """Numbers for each active input as numbers for all p inputs, zero for the others."""
+        if self.active_dims is None:
+            return values
+        every = np.zeros((len(values), p))
+        every[:, np.asarray(self.active_dims)] = values
+        return every
+
+    def _width(self, p: int) -> int:
+        """How many inputs it sees."""
+        return p if self.active_dims is None else len(self.active_dims)
+
     def _bound_to(self, columns: Sequence[str]) -> Self:
         """This kernel with its columns as checked positions and numbers that fit them."""
         dims = self.active_dims

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .base import Domain
 from .leaf import Leaf
 
 __all__ = ["Linear"]
@@ -31,6 +32,10 @@ class Linear(Leaf):
         """See `Kernel.diag`."""
         return jnp.sum(self._scaled(X) ** 2, axis=1)
 
+    def basis(self, domain: Domain) -> Any:
+        """See `Kernel.basis`: (x − c)/ℓ."""
+        return _Lines(self)
+
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
         """See `Kernel.rescaled`."""
         moved = np.asarray(self.centre) * self._active(scale) + self._active(centre)
@@ -38,3 +43,12 @@ class Linear(Leaf):
 
     def _scaled(self, X: Array) -> Array:
         return (self._select(X) - np.asarray(self.centre)) / self.lengthscale
+
+
+class _Lines(eqx.Module):
+    """One straight line per input."""
+
+    kernel: Linear
+
+    def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N G"]:
+        return self.kernel._scaled(X)

@@ -8,12 +8,17 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import ive
 
 from . import held
-from .base import positive
+from .base import Domain, positive
 from .leaf import Leaf, with_unit
 
 __all__ = ["Periodic"]
+
+
+LEFT = 1e-10  # of the variance, that a series may lack
+MOST_WAVES = 4096  # of a series whose waves are drawn
 
 
 class Periodic(Leaf):
@@ -43,6 +48,34 @@ class Periodic(Leaf):
         waves_z = jnp.concatenate([jnp.cos(phase_z) * weight, jnp.sin(phase_z) * weight], axis=1)
         return jnp.exp(jnp.minimum(waves_x @ waves_z.T - jnp.sum(weight**2), 0.0))
 
+    def basis(self, domain: Domain) -> Any:
+        """See `Kernel.basis`: its Fourier series, for one input."""
+        if self._width(domain.p) != 1:
+            return None
+        shares = _shares(float(np.ravel(self.lengthscale)[0]), domain.most // 2)
+        if shares.sum() < 1.0 - LEFT:
+            return None
+        turns = np.arange(len(shares))[:, None] * 2.0 * np.pi / np.ravel(self.period)
+        return _Series(*map(jnp.asarray, (self._spread_out(turns, domain.p), np.sqrt(shares))))
+
+    def chances(self, p: int) -> int:
+        """See `Kernel.chances`."""
+        return self._width(p)
+
+    def frequencies(
+        self, uniforms: Float[np.ndarray, "H c"], p: int
+    ) -> tuple[Float[np.ndarray, "H p"], Float[np.ndarray, " H"]]:
+        """See `Kernel.frequencies`: 2πj/period, j by the weights of the Fourier series."""
+        each = np.broadcast_to(np.ravel(self.lengthscale), uniforms.shape[1])
+        waves = np.empty(uniforms.shape)
+        for d, (u, lengthscale) in enumerate(zip(uniforms.T, each, strict=True)):
+            ends = np.cumsum(_shares(float(lengthscale), MOST_WAVES))
+            # The upper half of the uniform numbers turns one way, the lower half the other.
+            j = np.searchsorted(ends, np.abs(2.0 * u - 1.0) * ends[-1])
+            waves[:, d] = np.sign(u - 0.5) * j
+        turns = waves * 2.0 * np.pi / np.asarray(self.period)
+        return self._spread_out(turns, p), np.ones(len(waves))
+
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
         kernel = self._bound_to(columns)
@@ -68,3 +101,22 @@ class Periodic(Leaf):
             return self
         period = np.asarray(self.period) * self._active(np.asarray(scale))
         return held.as_given(dataclasses.replace(self, period=period))
+
+
+def _shares(lengthscale: float, most: int) -> Float[np.ndarray, " J"]:
+    """The weights of cos(2πjd/period) in the Fourier series: Bessel functions of 1/ℓ²."""
+    a = lengthscale**-2.0
+    j = np.arange(min(most, int(10.0 + 12.0 * np.sqrt(a + 1.0))))
+    return np.where(j > 0, 2.0, 1.0) * ive(j, a)
+
+
+class _Series(eqx.Module):
+    """The waves of a Fourier series."""
+
+    frequencies: Float[Array, "J p"]
+    amplitudes: Float[Array, " J"]
+
+    def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N G"]:
+        phase = X @ self.frequencies.T
+        waves = [self.amplitudes * jnp.cos(phase), self.amplitudes * jnp.sin(phase)]
+        return jnp.concatenate(waves, axis=1)

@@ -6,7 +6,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import gammaincinv, ndtri
 
 from .base import positive
 from .leaf import Leaf
@@ -67,6 +69,11 @@ def _root(r2: Array) -> Array:
     return jnp.sqrt(jnp.maximum(r2, 1e-20))
 
 
+def _student(u: Float[np.ndarray, " H"], nu: int) -> Float[np.ndarray, " H"]:
+    """√(ν/χ²_ν), which makes normal variables those of Student's t, as in a Matern kernel."""
+    return np.sqrt(0.5 * nu / gammaincinv(0.5 * nu, u))
+
+
 class Stationary(Leaf):
     """A function of the scaled distance r² = Σ (x − z)² / ℓ² alone: write `profile`."""
 
@@ -78,6 +85,34 @@ class Stationary(Leaf):
         """See `Kernel.matrix`."""
         X, Z = self._select(X) / self.lengthscale, self._select(Z) / self.lengthscale
         return self.profile(squared_distance(X, Z))
+
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"] | None:
+        """τ such that k is E exp(−τ² r²/2), from uniform numbers; None where that is not known.
+
+        The frequencies of k are then τ z/ℓ with z standard normal.
+        """
+        return None
+
+    def chances(self, p: int) -> int:
+        """See `Kernel.chances`."""
+        known = self.scale_of_waves(np.array([0.5])) is not None
+        return self._width(p) + 1 if known else 0
+
+    def frequencies(
+        self, uniforms: Float[np.ndarray, "H c"], p: int
+    ) -> tuple[Float[np.ndarray, "H p"], Float[np.ndarray, " H"]]:
+        """See `Kernel.frequencies`: z is taken from a wider normal, and has weights for it.
+
+        Beyond the inducing inputs the update of a draw multiplies high frequencies by hundreds.
+        Left to chance they are rare, and one group of draws in a hundred is far too wide.
+        """
+        scale = self.scale_of_waves(uniforms[:, -1])
+        assert scale is not None
+        wider = 1.0 + 1.0 / self._width(p)
+        z = wider * ndtri(uniforms[:, :-1])
+        log_weight = len(z[0]) * np.log(wider) - 0.5 * (1.0 - wider**-2.0) * np.sum(z**2, axis=1)
+        waves = self._spread_out(scale[:, None] * z / np.asarray(self.lengthscale), p)
+        return waves, np.exp(log_weight)
 
 
 class RBF(Stationary):
@@ -93,6 +128,10 @@ class RBF(Stationary):
         """exp(−r²/2)."""
         return _decay(-0.5 * r2)
 
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"]:
+        """One: its frequencies are normal."""
+        return np.ones(len(u))
+
 
 class Matern12(Stationary):
     """exp(−r): continuous, nowhere smooth."""
@@ -100,6 +139,10 @@ class Matern12(Stationary):
     def profile(self, r2: Array) -> Array:
         """exp(−r)."""
         return _decay(-_root(r2))
+
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"]:
+        """See `_student`; 1 degree of freedom."""
+        return _student(u, 1)
 
 
 class Matern32(Stationary):
@@ -110,6 +153,10 @@ class Matern32(Stationary):
         r = _root(3.0 * r2)
         return (1.0 + r) * _decay(-r)
 
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"]:
+        """See `_student`; 3 degrees of freedom."""
+        return _student(u, 3)
+
 
 class Matern52(Stationary):
     """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable."""
@@ -118,6 +165,10 @@ class Matern52(Stationary):
         """(1 + √5 r + 5r²/3) exp(−√5 r)."""
         r = _root(5.0 * r2)
         return (1.0 + r + 5.0 / 3.0 * r2) * _decay(-r)
+
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"]:
+        """See `_student`; 5 degrees of freedom."""
+        return _student(u, 5)
 
 
 class RationalQuadratic(Stationary):
@@ -138,3 +189,8 @@ class RationalQuadratic(Stationary):
     def profile(self, r2: Array) -> Array:
         """(1 + r²/2α)^−α."""
         return jnp.exp(-self.alpha * jnp.log1p(0.5 * r2 / self.alpha))
+
+    def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"]:
+        """The root of a gamma variable of shape α and mean one."""
+        alpha = float(np.ravel(self.alpha)[0])
+        return np.sqrt(gammaincinv(alpha, u) / alpha)

@@ -253,6 +253,15 @@ class Likelihood(eqx.Module):
             "unless it has a cdf(y, f))"
         )
 
+    def sample_many(
+        self, generator: np.random.Generator, f: Float[np.ndarray, "J *n"]
+    ) -> Float[np.ndarray, "*n"] | None:
+        """Draws of y for many values of f, where that is much faster than `sample`; else None.
+
+        JAX draws counts by rejection, for all of an array until the last one is accepted.
+        """
+        return None
+
     def expected_log_prob(
         self, y: Float[Array, ""], mean: Float[Array, " J"], cov: Float[Array, "J J"]
     ) -> Float[Array, ""] | None:

@@ -148,6 +148,11 @@ class Binomial(Likelihood):
         n = jnp.asarray(self.given["trials"], f.dtype)
         return jax.random.binomial(key, n, jax.nn.sigmoid(f[0]), dtype=f.dtype)
 
+    def sample_many(self, generator: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        """See `Likelihood.sample_many`."""
+        n = np.asarray(self.given["trials"]).astype(int)
+        return generator.binomial(n, np.asarray(jax.nn.sigmoid(f[0]))).astype(float)
+
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return (y >= 0) & (y == np.floor(y)) & (y <= np.asarray(self.given["trials"]))

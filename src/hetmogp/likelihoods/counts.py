@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
+from scipy.special import expit
 
 from ..quadrature import expect
 from .base import Argument, Latent, Likelihood, exp, logistic
@@ -61,6 +62,22 @@ def _negative_binomial_sample(key: Array, log_mean: Array, log_c: Array) -> Arra
     return _poisson_sample(second, log_mean + gamma - log_c)
 
 
+def _poisson_many(generator: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
+    """See `_poisson_sample`."""
+    large, rate = log_rate > 2.0 * LARGE, np.exp(log_rate)
+    normal = rate + np.sqrt(rate) * generator.standard_normal(rate.shape)
+    return np.where(large, np.round(normal), generator.poisson(np.where(large, 1.0, rate)))
+
+
+def _negative_binomial_many(
+    generator: np.random.Generator, log_mean: np.ndarray, log_c: np.ndarray
+) -> np.ndarray:
+    c = np.exp(np.broadcast_to(log_c, log_mean.shape))
+    # Gamma(c) is Gamma(c + 1) U^(1/c), whose logarithm does not underflow for small c.
+    gamma = np.log(generator.standard_gamma(c + 1.0)) - generator.standard_exponential(c.shape) / c
+    return _poisson_many(generator, log_mean + gamma - log_c)
+
+
 def _negative_binomial_variance(log_mean: Array, log_c: Array) -> Array:
     return jnp.exp(log_mean) + jnp.exp(2.0 * log_mean - log_c)
 
@@ -71,14 +88,16 @@ class Family(NamedTuple):
     log_prob: Callable[..., Array]  # of y and those
     cdf: Callable[..., Array]  # of y and those
     sample: Callable[..., Array]  # of a key and those
+    sample_many: Callable[..., np.ndarray]  # of NumPy's generator and those
     variance: Callable[..., Array]
 
 
-POISSON = Family(_poisson_log_prob, _poisson_cdf, _poisson_sample, jnp.exp)
+POISSON = Family(_poisson_log_prob, _poisson_cdf, _poisson_sample, _poisson_many, jnp.exp)
 NEGATIVE_BINOMIAL = Family(
     _negative_binomial_log_prob,
     _negative_binomial_cdf,
     _negative_binomial_sample,
+    _negative_binomial_many,
     _negative_binomial_variance,
 )
 
@@ -121,6 +140,10 @@ class Count(Likelihood):
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
         return self.family.sample(key, *self._logs(f))
+
+    def sample_many(self, generator: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        """See `Likelihood.sample_many`."""
+        return self.family.sample_many(generator, *map(np.asarray, self._logs(jnp.asarray(f))))
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
@@ -238,6 +261,12 @@ class ZeroInflated(Count):
         first, second = jax.random.split(key)
         sure = jax.random.bernoulli(first, jax.nn.sigmoid(odds))
         return jnp.where(sure, 0.0, self.family.sample(second, *logs))
+
+    def sample_many(self, generator: np.random.Generator, f: np.ndarray) -> np.ndarray:
+        """See `Likelihood.sample_many`."""
+        *logs, odds = map(np.asarray, self._logs(jnp.asarray(f)))
+        count = self.family.sample_many(generator, *logs)
+        return np.where(generator.random(count.shape) < expit(odds), 0.0, count)
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """Half of the zeros are sure; the count is that of the rest."""

@@ -1,5 +1,6 @@
 """Axes, panels, names, legends: what the pictures have in common."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -14,6 +15,7 @@ from ..text import printable
 
 __all__ = [
     "band",
+    "bundle",
     "canvas",
     "finish",
     "legend_for",
@@ -112,6 +114,12 @@ def lines(x: np.ndarray, curve: Curve, ax: Axes) -> None:
     )
     style = "steps-mid" if curve.line == "median" and curve.steps else "default"
     ax.plot(x, curve.centre, color=INK, lw=2, drawstyle=style, label=curve.line)
+
+
+def bundle(x: np.ndarray, draws: Iterable[np.ndarray], ax: Axes, colour: str = INK) -> None:
+    """Draws of a function, as thin lines."""
+    for k, one in enumerate(draws):
+        ax.plot(x, one, color=colour, lw=0.7, alpha=0.5, label="_" if k else "draws")
 
 
 def palette(K: int) -> list[Any]:

@@ -18,7 +18,7 @@ from ..likelihoods import Likelihood
 from ..model import HetMOGP
 from ..prediction import OutputPrediction
 from ..tables import Dataset, observe
-from .canvas import DATA, GAP, canvas, legend_for, lines, name_axis, palette, plain
+from .canvas import DATA, GAP, bundle, canvas, legend_for, lines, name_axis, palette, plain
 
 __all__ = ["observations", "posterior", "shade", "surface"]
 
@@ -33,6 +33,7 @@ def posterior(
     X: Any = None,
     Y: Any = None,
     level: float = 0.9,
+    draws: int = 0,
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -56,6 +57,7 @@ def posterior(
         X: inputs of data to draw as well, in any form that `fit` takes.
         Y: their outputs. Long ranges in which this one was not observed are marked.
         level: of the band.
+        draws: how many draws of the expected value to add, each a function of its own.
         legend: whether to add one.
         ax: where to draw.
     """
@@ -65,6 +67,7 @@ def posterior(
     prediction, shown = _at(model, output, line.table), curves.shown_as(model, line.table, line.j)
     stacked = likelihood.outcome == "nominal"
     curve = None if stacked else curves.curve_of(model, prediction, level)
+    paths: Any = curves.bundle_of(model, output, line.table, draws) if draws else []
     axes, own = canvas(ax)
     if data is not None:
         here, every = _of_these_labels(model, line.table[0], curves.seen_of(data, output), data)
@@ -77,6 +80,7 @@ def posterior(
         _draw_stack(likelihood, shown, prediction.probabilities, axes)
     else:
         _draw_curve(likelihood, shown, curve, axes)
+    bundle(shown, paths, axes)
     name_axis(axes.xaxis, model.columns_[line.j])
     axes.set_ylabel(plain(curves.quantity(output, likelihood)))
     _say_where(model, line.table, [line.j], axes)
@@ -177,6 +181,7 @@ def surface(
     grid: int = 60,
     what: Literal["mean", "std"] = "mean",
     label: Any = None,
+    above: float | None = None,
     inputs: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -195,6 +200,7 @@ def surface(
             values.
         label: of an output with classes: the class whose probability to draw. For a Categorical
             output the most probable class is drawn without it.
+        above: a limit: draw how probable it is that a new value exceeds it.
         inputs: the names of the two inputs to draw over, where there are more; the others are held
             at their medians.
         ax: where to draw.
@@ -202,13 +208,21 @@ def surface(
     likelihood = curves.likelihood_of(model, output)
     if what not in ("mean", "std"):
         raise ValueError(f'what must be "mean" or "std", not {what!r}')
+    if above is not None and (label is not None or what != "mean"):
+        raise ValueError("above asks for a probability: leave out what and label")
     if grid < 2:
         raise ValueError(f"grid must be at least 2, not {grid}")
     pair, data = _pair(model, inputs), curves.read_data(model, X, Y)
     table, shape = _mesh(model, pair, data, grid)
-    values, title, ticks = _mapped(_at(model, output, table), what, label)
+    prediction = _at(model, output, table)
+    if above is None:
+        values, title, ticks = _mapped(prediction, what, label)
+    else:
+        values, title, ticks = prediction.survival(above), f"P({output} > {above:g})", None
     values = np.where(np.isfinite(values), values, np.nan).reshape(shape)
     colours = _colours(likelihood, values, what, label)
+    if above is not None:
+        colours["norm"] = Normalize(0.0, 1.0)
 
     axes, _ = canvas(ax, (6.4, 4.8))
     across, up = (curves.shown_as(model, table, j).reshape(shape) for j in pair)
@@ -221,6 +235,7 @@ def surface(
         look: dict[str, Any] = {"color": DATA}
         if what == "mean":
             mine = here.values if label is None else likelihood.decode(here.codes) == label
+            mine = mine if above is None else here.codes > above
             look = {"c": mine, **colours}
         axes.scatter(x, y, s=16, linewidths=0.5, edgecolors="white", label="observed", **look)
     bar = axes.figure.colorbar(ScalarMappable(**colours), ax=axes, label=plain(title))

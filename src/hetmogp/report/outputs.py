@@ -8,7 +8,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from ..curves import Curve, Seen, curve_of, gaps, line_through, quantity, range_of, seen_of, turns
+from ..curves import (
+    Curve,
+    Seen,
+    bundle_of,
+    curve_of,
+    gaps,
+    line_through,
+    quantity,
+    range_of,
+    seen_of,
+    turns,
+)
+from ..kernels import FeaturesMissingError
 from ..likelihoods import Likelihood
 from ..model import HetMOGP
 from ..prediction import OutputPrediction, Prediction
@@ -24,6 +36,7 @@ MOST_CURVES = 8  # combinations of labels, each a curve
 SHOWN = 3  # of them, until the reader asks for more
 MOST_SLICES = 4  # inputs looked along, where there are more than two
 MOST_BARS = 50  # combinations of labels, where there are no other inputs
+DRAWS = 8  # of a function, beside its band
 MOST_DOTS = 2000  # observed values in one picture
 Picture = tuple[str, go.Figure]  # with its caption
 Place = dict[int, int]  # of inputs that are labels, by position: which label
@@ -72,6 +85,8 @@ class Pictures:
             for turn, part in enumerate(turns(curve) if around else [curve]):
                 shown = {"name": where or f"{curve.line}, {curve.band}", "showlegend": turn == 0}
                 _add_curve(figure, self._shown(table, j), part, colour, look, shown)
+            if k == 0:
+                self._add_bundle(figure, name, j, table, {**look, "name": "draws"})
             if self._data is not None:
                 seen, words = self._observed(self._data, name, place)
                 marker = {"color": colour if where else DATA, "size": 5, "opacity": 0.55}
@@ -86,7 +101,24 @@ class Pictures:
         finish(figure, self._axis(j), quantity(name, likelihood))
         _name_values(figure, likelihood)
         what = f"{name} along {self._columns[j].name}: {curve.line} and {curve.band}"
+        what += "" if likelihood.outcome == "circular" else "; the legend has some draws as well"
         return what + self._rest_of_caption(j, len(places)), figure
+
+    def _add_bundle(
+        self, figure: go.Figure, name: str, j: int, table: np.ndarray, look: dict[str, Any]
+    ) -> None:
+        """Some draws of the expected value, each a function of its own, for who asks for them."""
+        if self._model.likelihoods_[name].outcome == "circular":
+            return
+        try:
+            draws = bundle_of(self._model, name, table, DRAWS)
+        except FeaturesMissingError:
+            return  # a kernel of the user's own, of which functions cannot be drawn
+        look = {**look, "legendgroup": "draws", "visible": "legendonly", "hoverinfo": "skip"}
+        line = {"color": COLOURS[0], "width": 0.8}
+        for k, one in enumerate(draws):
+            x = self._shown(table, j)
+            figure.add_scatter(x=x, y=one, mode="lines", line=line, showlegend=k == 0, **look)
 
     def _classes(self, name: str, j: int, place: Place) -> Picture:
         """The probability of each class along an input, at some labels."""

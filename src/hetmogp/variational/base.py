@@ -87,6 +87,11 @@ class Family(eqx.Module):
     def draws(self, key: Array, n: int) -> Float[Array, "n K"]:
         """n draws of v."""
 
+    @staticmethod
+    @abstractmethod
+    def apart(v: Float[Array, "n K"], widths: tuple[int, ...]) -> Float[Array, "n R M"]:
+        """Draws of v by copies of latents, with zeros where a copy has fewer than M."""
+
     def ready(
         self, inducing: Float[Array, "Q M M"], ranks: tuple[int, ...]
     ) -> "Family | eqx.Module":

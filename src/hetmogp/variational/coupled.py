@@ -14,6 +14,7 @@ positive definite by itself: nothing is lifted or clipped, and the fixed point i
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -95,6 +96,11 @@ class Coupled(Blocks):
         rest = self.cov[0] - jnp.eye(sum(widths), dtype=A.dtype)
         own = jnp.einsum("rnl,rs->nrls", prior, jnp.eye(R, dtype=A.dtype))
         return own + jnp.einsum("rnj,jk,slk->nrls", both, rest, both)
+
+    @staticmethod
+    def apart(v: Float[Array, "n K"], widths: tuple[int, ...]) -> Float[Array, "n R M"]:
+        """See `Family.apart`."""
+        return jax.vmap(lambda one: _apart(one, widths))(v)
 
 
 def _stacked(each: Float[Array, "R M"], widths: tuple[int, ...]) -> Float[Array, " K"]:

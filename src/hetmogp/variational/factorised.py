@@ -74,6 +74,12 @@ class Factorised(Blocks):
         each = prior + jnp.einsum("rmn,rmk,rkl->rnl", A, rest, A)
         return jnp.einsum("rnl,rs->nrls", each, jnp.eye(len(A), dtype=A.dtype))
 
+    @staticmethod
+    def apart(v: Float[Array, "n K"], widths: tuple[int, ...]) -> Float[Array, "n R M"]:
+        """See `Family.apart`."""
+        each = v.reshape(len(v), len(widths), -1)
+        return jnp.where(jnp.arange(each.shape[2]) < jnp.array(widths)[:, None], each, 0.0)
+
     def ready(
         self, inducing: Float[Array, "Q M M"], ranks: tuple[int, ...]
     ) -> "Factorised | Condensed":

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
-LEAST_OWN = 0.01  # the share of a latent's variance that is each place's own, at least
+LEAST_OWN = 0.002  # the share of a latent's variance that is each place's own, at least
 
 
 class Conditional(eqx.Module):
@@ -210,6 +210,38 @@ class Neighbourhood(eqx.Module):
         ]
         own = given.v.T[:, :, None] * jnp.eye(R, dtype=mean.dtype)
         return Latents(mean, jnp.array(cov).transpose(2, 0, 1) + own)
+
+    def draws(
+        self,
+        keys: Array,
+        i: Int[Array, " U"],
+        whose: Int[Array, " U"],
+        blocks: Int[Array, " B"],
+        n: int,
+    ) -> Float[Array, "G U n R"]:
+        """N draws for each of G keys at some places; those of a block follow from its number.
+
+        Args:
+            keys: what is random follows from them.
+            i: the places.
+            whose: the position of each place's block among `blocks`.
+            blocks: the blocks of the places.
+            n: how many draws for each key.
+        """
+        cov = self.cov[blocks]
+        root = jnp.einsum("cij,ckj->cik", cov, inverse_root(cov))  # S L⁻ᵀ = L
+        k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
+
+        def of_key(key: Array) -> Array:
+            own = jax.vmap(lambda c: jax.random.fold_in(key, c))(blocks)
+            noise = jax.vmap(lambda one: jax.random.normal(one, (n, cov.shape[1]), cov.dtype))(own)
+            away = jnp.einsum("cij,cnj->cni", root, noise)
+            across = jax.random.fold_in(key, len(self.cov))  # no block's number
+            across = jax.random.normal(across, (n, len(self.beyond)), cov.dtype)
+            together = jnp.einsum("ns,sur->unr", across, self._beyond(i))
+            return self.mean[i][:, None] + away[whose[:, None], :, k].swapaxes(1, 2) + together
+
+        return jax.lax.map(of_key, keys)
 
     def joint(
         self, given: Conditional, x: Float[Array, "N p"], near: Int[Array, "N K"]

@@ -1,0 +1,86 @@
+"""`hetmogp aggregate`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .application import At, Chosen, Json, Model, Out, Seed, app, one_clear_line
+from .files import columns_of, inputs_at, show_table, split_names, will_write_table
+
+
+class How(StrEnum):
+    """What becomes of the rows of a group."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
+class Of(StrEnum):
+    """Of what."""
+
+    OBSERVATIONS = "observations"
+    EXPECTED = "expected"
+
+
+@app.command()
+def aggregate(
+    model: Model,
+    at: At,
+    by: Annotated[
+        str | None,
+        typer.Option(help="The columns that make the groups, by commas; one group by default."),
+    ] = None,
+    output: Chosen = None,
+    how: Annotated[How, typer.Option(help="What becomes of the rows of a group.")] = How.MEAN,
+    of: Annotated[
+        Of, typer.Option(help="Observations with their noise, or their expected values.")
+    ] = Of.OBSERVATIONS,
+    above: Annotated[
+        float | None, typer.Option(help="A limit: how probable it is that a group exceeds it.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="The column with the weight of each row.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="The probability of the intervals.")
+    ] = 0.9,
+    n: Annotated[int, typer.Option("-n", min=2, help="How many draws.")] = 1000,
+    out: Out = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Means, totals or extremes over groups of rows, with their uncertainty.
+
+    Rows of a group err together, so its interval does not follow from those of its rows. A row for
+    each group: how many rows it has, and of each output the mean, standard deviation and interval.
+
+    Example:
+    hetmogp aggregate model.hetmogp --at parcels.csv --by parcel --output zinc --above 300
+    """
+    with one_clear_line():
+        will_write_table(out, model, at)
+        from ..model import load
+
+        fitted = load(model)
+        X, given, table = inputs_at(fitted, at)
+        groups = None if by is None else split_names(by, table.columns)
+        further = [*(groups or []), *([] if weights is None else [weights])]
+        columns_of(table, further, at)
+        extra = [name for name in dict.fromkeys(further) if name not in X.columns]
+        found = fitted.aggregate(
+            X.join(table[extra]),
+            groups[0] if groups is not None and len(groups) == 1 else groups,
+            outputs=output,
+            how=how.value,
+            of=of.value,
+            level=interval,
+            above=above,
+            weights=weights,
+            given=given,
+            n_samples=n,
+            random_state=seed,
+        )
+        show_table(found.reset_index(drop=by is None), out, as_json)

@@ -37,8 +37,20 @@ def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
     return mean + points @ factor.T, weights
 
 
+def _collapsed(
+    likelihood: Likelihood, mean: Array, factor: Array
+) -> tuple[Likelihood, Array, Array]:
+    """The same distribution with fewer functions to integrate over, where there is such a form."""
+    fewer = likelihood.collapsed(mean, factor @ factor.T)
+    if fewer is None:
+        return likelihood, mean, factor
+    made, J = fewer
+    return made, mean[:J], factor[:J]
+
+
 def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, Array]:
     """Mean and variance of y: E[E[y|f]] and E[var(y|f)] + var(E[y|f])."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     closed = (
         likelihood.predictive_moments(mean, factor @ factor.T) if likelihood.is_default else None
     )
@@ -52,6 +64,7 @@ def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, 
 
 def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
     """Log ∫ p(y | f) N(f; mean, factor factorᵀ) df."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     cov = factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if len(mean) <= 2 else None
     if mixture is not None:
@@ -142,6 +155,7 @@ def _across(likelihood: Likelihood, mean: Array, cov: Array) -> Array:
 
 def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
     """P(Y ≤ y), f integrated out."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     J, cov = len(mean), factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if J <= 2 else None
     if mixture is not None:

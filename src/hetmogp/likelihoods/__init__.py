@@ -13,6 +13,7 @@ from .counts import (
     ZeroInflatedPoisson,
 )
 from .distribution import FromDistribution, from_distribution
+from .hurdle import Hurdle
 from .lifetimes import Exponential, LogLogistic, LogNormal, Weibull
 from .positive import Gamma
 from .real import Gaussian, HetGaussian, HetStudentT, StudentT
@@ -31,6 +32,7 @@ __all__ = [
     "Gaussian",
     "HetGaussian",
     "HetStudentT",
+    "Hurdle",
     "Likelihood",
     "Link",
     "LogLogistic",

@@ -253,6 +253,14 @@ class Likelihood(eqx.Module):
             "unless it has a cdf(y, f))"
         )
 
+    def log_positive(self, f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log P(y > 0 | f), for `Hurdle`: one for a positive number, and less for a count."""
+        return jnp.zeros((), f.dtype)
+
+    def sample_positive(self, key: Array, f: Float[Array, " J"]) -> Float[Array, ""]:
+        """One draw of y given f and y > 0, for `Hurdle`; counts write it."""
+        return self.sample(key, f)
+
     def expected_log_prob(
         self, y: Float[Array, ""], mean: Float[Array, " J"], cov: Float[Array, "J J"]
     ) -> Float[Array, ""] | None:
@@ -278,6 +286,16 @@ class Likelihood(eqx.Module):
 
         `None` where it is not one: densities and quantiles then come from quadrature over f, which
         is poor where y is known far better given f than f itself is.
+        """
+        return None
+
+    def collapsed(
+        self, mean: Float[Array, " J"], cov: Float[Array, "J J"]
+    ) -> tuple["Likelihood", int] | None:
+        """This likelihood with its last functions integrated out in closed form, given the first.
+
+        Predictions then integrate over so many of the first functions only. `None` where there is
+        no such form.
         """
         return None
 
@@ -407,6 +425,11 @@ class Likelihood(eqx.Module):
     def has_cdf(self) -> bool:
         """Whether there is a distribution function; quantiles come from samples otherwise."""
         return type(self).cdf is not Likelihood.cdf
+
+    @property
+    def has_positive(self) -> bool:
+        """Whether `Hurdle` can draw what is above zero of a count."""
+        return type(self).sample_positive is not Likelihood.sample_positive
 
     @property
     def is_default(self) -> bool:

@@ -16,10 +16,11 @@ from jaxtyping import Array
 from ..quadrature import expect
 from .base import Argument, Latent, Likelihood, exp, logistic
 from .incomplete import lower_beta, lower_gamma
-from .special import expected_softplus, log_rising
+from .special import expected_softplus, log_complement, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
 
+ALMOST = 1.0 - 1e-12  # of the unit of time in which arrivals are counted
 LARGE = 16.0  # the log of a rate from which on a count is as good as normal
 
 
@@ -42,6 +43,15 @@ def _poisson_sample(key: Array, log_rate: Array) -> Array:
     return jnp.where(large, jnp.round(normal), exact.astype(log_rate.dtype))
 
 
+def _poisson_positive(key: Array, log_rate: Array) -> Array:
+    """One draw above zero: the first arrival within a unit of time, and those after it."""
+    first, second = jax.random.split(key)
+    rate = jnp.exp(log_rate)
+    uniform = jax.random.uniform(first, dtype=log_rate.dtype)
+    when = -jnp.log1p(uniform * jnp.expm1(-rate)) / rate
+    return 1.0 + _poisson_sample(second, log_rate + jnp.log1p(-jnp.minimum(when, ALMOST)))
+
+
 def _negative_binomial_log_prob(y: Array, log_mean: Array, log_c: Array) -> Array:
     """A Poisson whose rate is mean · Gamma(c, c)."""
     c = jnp.exp(log_c)
@@ -61,6 +71,21 @@ def _negative_binomial_sample(key: Array, log_mean: Array, log_c: Array) -> Arra
     return _poisson_sample(second, log_mean + gamma - log_c)
 
 
+def _negative_binomial_positive(key: Array, log_mean: Array, log_c: Array) -> Array:
+    """The same, where P(no arrival before t) = (1 + mean t/c)^−c.
+
+    The rate given an arrival at t is Gamma(c + 1, c/mean + t).
+    """
+    first, second, third = jax.random.split(key, 3)
+    c, odds = jnp.exp(log_c), jax.nn.softplus(log_mean - log_c)
+    uniform = jax.random.uniform(first, dtype=log_mean.dtype)
+    log_none = jnp.log1p(uniform * jnp.expm1(-c * odds))  # log P(no arrival before it)
+    when = jnp.minimum(jnp.expm1(-log_none / c) * jnp.exp(log_c - log_mean), ALMOST)
+    log_rate = jax.random.loggamma(second, c + 1.0, dtype=log_mean.dtype)
+    log_rate -= jnp.log(jnp.exp(log_c - log_mean) + when)
+    return 1.0 + _poisson_sample(third, log_rate + jnp.log1p(-when))
+
+
 def _negative_binomial_variance(log_mean: Array, log_c: Array) -> Array:
     return jnp.exp(log_mean) + jnp.exp(2.0 * log_mean - log_c)
 
@@ -72,14 +97,16 @@ class Family(NamedTuple):
     cdf: Callable[..., Array]  # of y and those
     sample: Callable[..., Array]  # of a key and those
     variance: Callable[..., Array]
+    positive: Callable[..., Array]  # as `sample`, given that it is not zero
 
 
-POISSON = Family(_poisson_log_prob, _poisson_cdf, _poisson_sample, jnp.exp)
+POISSON = Family(_poisson_log_prob, _poisson_cdf, _poisson_sample, jnp.exp, _poisson_positive)
 NEGATIVE_BINOMIAL = Family(
     _negative_binomial_log_prob,
     _negative_binomial_cdf,
     _negative_binomial_sample,
     _negative_binomial_variance,
+    _negative_binomial_positive,
 )
 
 
@@ -121,6 +148,14 @@ class Count(Likelihood):
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
         return self.family.sample(key, *self._logs(f))
+
+    def log_positive(self, f: Array) -> Array:
+        """See `Likelihood.log_positive`."""
+        return log_complement(self.log_prob(jnp.zeros((), f.dtype), f))
+
+    def sample_positive(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample_positive`."""
+        return self.family.positive(key, *self._logs(f))
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""

@@ -17,7 +17,7 @@ from jax.scipy.special import erf, log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
 from .likelihoods import Likelihood
-from .likelihoods.real import normal_log_density
+from .likelihoods.real import normal_log_density, normal_log_interval
 from .quadrature import constant, place, root, standard_nodes
 
 __all__ = ["distribution_function", "log_density", "moments", "nodes"]
@@ -71,15 +71,26 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
         weights, centres, variances = mixture
         z, log_slope = likelihood.warped(y)
         density = logsumexp(normal_log_density(z, centres, variances), b=weights) + log_slope
+        if likelihood.limited:
+            exact, *ends = likelihood.known(y)
+            a, b = ((_on_scale(likelihood, end) - centres) / jnp.sqrt(variances) for end in ends)
+            partly = logsumexp(normal_log_interval(a, b), b=weights)
+            density = jnp.where(exact, density, partly)
         censored = likelihood.censored(likelihood.given)
         if censored is False:
             return density
         larger = logsumexp(log_ndtr((centres - z) / jnp.sqrt(variances)), b=weights)
         return jnp.where(censored, larger, density)
     if len(mean) <= 2:
-        return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
+        return _centred_quadrature(lambda f: likelihood.log_observed(y, f), mean, cov)
     f, weights = nodes(mean, factor)
-    return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
+    return logsumexp(jax.vmap(lambda f: likelihood.log_observed(y, f))(f), b=weights)
+
+
+def _on_scale(likelihood: Likelihood, y: Array) -> Array:
+    """An end of an interval on the scale of the mixture; infinite ends stay so."""
+    finite = jnp.isfinite(y)
+    return jnp.where(finite, likelihood.warped(jnp.where(finite, y, 0.5))[0], y)
 
 
 def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:

@@ -86,7 +86,7 @@ def _made(what: str, kinds: Mapping[str, type], words: str, where: str, **given:
         names = ", ".join(sorted(kind.__name__ for kind in kinds.values()))
         raise ValueError(f"{where}: there is no {what} {name!r}; there are {names}")
     kind = kinds[_plain(name)]
-    taken = inspect.signature(kind).parameters
+    taken = _taken(kind)
     for word in options:
         option, equals, value = word.partition("=")
         if not equals:
@@ -100,6 +100,15 @@ def _made(what: str, kinds: Mapping[str, type], words: str, where: str, **given:
         return kind(**given)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _taken(kind: type) -> list[str]:
+    """The options of a class; those of `**limits` by their names."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        every = parameter.kind is inspect.Parameter.VAR_KEYWORD
+        names += getattr(kind, "common", ()) if every else [name]
+    return names
 
 
 def _value(option: str, text: str) -> Any:

@@ -5,7 +5,7 @@ then per unit of exposure.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from ..quadrature import expect
-from .base import Argument, Latent, Likelihood, exp, logistic
+from .base import Latent, Likelihood, exp, logistic
 from .incomplete import lower_beta, lower_gamma
+from .limits import Argument, Limits
 from .special import expected_softplus, log_complement, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
@@ -178,13 +179,16 @@ class Poisson(Count):
     Args:
         exposure: the column that holds the exposure of each observation.
         weight: the column that says how many times each observation counts.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"rate": exp}
     family = POISSON
 
-    def __init__(self, *, exposure: str | None = None, weight: str | None = None):
-        super().__init__(exposure=exposure, weight=weight)
+    def __init__(
+        self, *, exposure: str | None = None, weight: str | None = None, **limits: Unpack[Limits]
+    ):
+        super().__init__(exposure=exposure, weight=weight, **limits)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """Y μ − e^(μ + v/2) − log y!."""
@@ -211,6 +215,7 @@ class NegativeBinomial(Count):
         exposure: the column that holds the exposure of each observation; the mean is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the mean by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"mean": exp, "concentration": exp}
@@ -225,9 +230,15 @@ class NegativeBinomial(Count):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
         super().__init__(
-            mean=mean, concentration=concentration, exposure=exposure, weight=weight, latent=latent
+            mean=mean,
+            concentration=concentration,
+            exposure=exposure,
+            weight=weight,
+            latent=latent,
+            **limits,
         )
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
@@ -291,6 +302,7 @@ class ZeroInflatedPoisson(ZeroInflated):
         exposure: the column that holds the exposure of each observation; the rate is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"rate": exp, "zero": logistic}
@@ -304,8 +316,11 @@ class ZeroInflatedPoisson(ZeroInflated):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(rate=rate, zero=zero, exposure=exposure, weight=weight, latent=latent)
+        super().__init__(
+            rate=rate, zero=zero, exposure=exposure, weight=weight, latent=latent, **limits
+        )
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """Closed but for E[log(e^f₂ + e^−λ)], needed where y = 0."""
@@ -324,6 +339,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
         exposure: the column that holds the exposure of each observation; the mean is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; mean and zero by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"mean": exp, "concentration": exp, "zero": logistic}
@@ -339,6 +355,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
         values = {"mean": mean, "concentration": concentration, "zero": zero}
-        super().__init__(**values, exposure=exposure, weight=weight, latent=latent)
+        super().__init__(**values, exposure=exposure, weight=weight, latent=latent, **limits)

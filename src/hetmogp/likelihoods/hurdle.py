@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..quadrature import expect, root
-from .base import Argument, Latent, Likelihood, Link, Outcome, Start, logistic
+from .base import Latent, Likelihood, Link, Outcome, Start, logistic
+from .limits import Argument, Known
 from .special import expected_logistic, expected_softplus
 
 __all__ = ["Hurdle"]
@@ -27,7 +28,7 @@ class Hurdle(Likelihood):
 
     Args:
         part: the likelihood of what is above zero, such as `Gamma()`, `LogNormal()` or
-            `NegativeBinomial()`; its options (an exposure, a fixed shape) are written there.
+            `NegativeBinomial()`; its options (an exposure, limits) are written there.
         zero: a fixed probability of zero, where it is not latent.
         weight: the column that says how many times each observation counts.
         latent: the part's functions, with or without "zero"; with it by default. Without it the
@@ -112,6 +113,16 @@ class Hurdle(Likelihood):
         return () if self.discrete else (0.0,)
 
     @property
+    def limited(self) -> bool:
+        """Never itself: what is known in part is above zero, and the part's business."""
+        return False
+
+    def known(self, y: Any, xp: Any = jnp) -> Known:
+        """See `Likelihood.known`; a zero is exact."""
+        exact, a, b = self._amount().known(xp.where(y > 0, y, xp.nan), xp)
+        return Known(exact | (y == 0), xp.where(y > 0, a, y), xp.where(y > 0, b, y))
+
+    @property
     def is_default(self) -> bool:
         """Always: what is closed here holds for any latent parameters."""
         return True
@@ -147,7 +158,7 @@ class Hurdle(Likelihood):
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log of zero, or of 1 − zero and p(y | y > 0) of the part."""
         part, own, log_zero, log_more = self._split(f)
-        amount = part.log_prob(jnp.where(y > 0, y, SAFE), own) - part.log_positive(own)
+        amount = part.log_observed(jnp.where(y > 0, y, SAFE), own) - part.log_positive(own)
         return jnp.where(y > 0, log_more + amount, log_zero)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
@@ -212,7 +223,11 @@ class Hurdle(Likelihood):
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
-        return (y == 0) | ((y > 0) & self._observed_part(slice(None), y).valid(y))
+        return (y == 0) | ((y > 0) & self._observed_part(slice(None), y).possible(y))
+
+    def noted(self, y: np.ndarray) -> np.ndarray:
+        """See `Likelihood.noted`."""
+        return np.where(y == 0, y, self._observed_part(slice(None), y).noted(y))
 
     def _observed_part(self, rows: Any, y: np.ndarray) -> Likelihood:
         """The part with what came with some of the values."""

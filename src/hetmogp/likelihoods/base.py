@@ -175,13 +175,14 @@ class Likelihood(eqx.Module):
         kind, links = type(self).__name__, self.links  # which some classes make anew each time
         names = list(links)
         chosen = self._default_latent() if latent is None else latent
-        self.limits = limits.read(self, values)
+        numbers = limits.read(self, values)
         if isinstance(chosen, str):
             raise ValueError(f"{kind}: latent must be a tuple of names, such as ({chosen!r},)")
         for name in (*chosen, *values):
             if name not in links and (name in chosen or name not in self.rules):
                 others = f" and takes {list(self.arguments)}" if self.arguments else ""
                 raise ValueError(f"{kind} has no parameter {name!r}; it has {names}{others}")
+        self.limits = numbers
         latents = set(chosen)
         self.latent = tuple(name for name in names if name in latents)
         if not self.latent:
@@ -365,6 +366,12 @@ class Likelihood(eqx.Module):
     def noted(self, y: np.ndarray) -> np.ndarray:
         """Values as they count: one beyond a limit is that limit."""
         return limits.noted(self, y) if self.limited else y
+
+    def rounded(self, step: float) -> "Likelihood":
+        """This likelihood for values that were rounded so; itself where they are whole anyway."""
+        if self.discrete or self.outcome == "circular" or self.atoms:
+            return self
+        return type(self).from_plain_options(**{**self.plain_options(), "step": step})
 
     def possible(self, y: np.ndarray) -> np.ndarray:
         """Which values may have been observed; those that were rounded may lie at an end."""

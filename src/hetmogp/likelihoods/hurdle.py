@@ -225,6 +225,11 @@ class Hurdle(Likelihood):
         """See `Likelihood.valid`."""
         return (y == 0) | ((y > 0) & self._observed_part(slice(None), y).possible(y))
 
+    def rounded(self, step: float) -> Likelihood:
+        """See `Likelihood.rounded`: what is above zero was."""
+        own = {name: value for name, value in self.options.items() if name != "part"}
+        return Hurdle(self.part.rounded(step), **own)
+
     def noted(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.noted`."""
         return np.where(y == 0, y, self._observed_part(slice(None), y).noted(y))

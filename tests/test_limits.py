@@ -366,6 +366,7 @@ def test_a_limit_of_ones_own_likelihood():
         (lambda: hm.Gaussian(lower=2.0, upper=1.0), "lower=2 is not below upper=1"),
         (lambda: hm.Gaussian(step=-1.0), "step=-1 is not possible"),
         (lambda: hm.Poisson(step=1.0), "counts are whole already"),
+        (lambda: hm.Gaussian(step=1.0, lower="a"), "step does not go with columns"),
         (lambda: hm.Gaussian(step="a"), "step must be a number, not 'a'"),
         (lambda: hm.Gaussian(lower=NAN), "lower must be a number or the name of a column"),
         (

@@ -72,9 +72,9 @@ def read(likelihood: Any, values: dict[str, Any]) -> tuple[tuple[str, float], ..
             f"{kind} has no cdf(y, f), which {next(iter(given))} needs: the probability of what is "
             "beyond a limit comes from it"
         )
-    numbers: dict[str, float] = {}
     if not given:
         return ()
+    numbers: dict[str, float] = {}
     low, high = likelihood.ends
     for name, value in given.items():
         if name != "step" and isinstance(value, str):
@@ -89,6 +89,8 @@ def read(likelihood: Any, values: dict[str, Any]) -> tuple[tuple[str, float], ..
     if numbers.get("step", 1.0) <= 0 or ("step" in numbers and likelihood.discrete):
         why = "counts are whole already" if likelihood.discrete else "it is the width of rounding"
         raise ValueError(f"{kind}: step={numbers['step']:g} is not possible: {why}")
+    if "step" in numbers and any(isinstance(value, str) for value in given.values()):
+        raise ValueError(f"{kind}: step does not go with columns of limits, which say all there is")
     if numbers.get("lower", -np.inf) >= numbers.get("upper", np.inf):
         raise ValueError(
             f"{kind}: lower={numbers['lower']:g} is not below upper={numbers['upper']:g}"

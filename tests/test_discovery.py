@@ -274,6 +274,16 @@ def test_auto_says_so(monkeypatch):
         hm.HetMOGP("auto", latents=1, inducing=5, progress=False).fit(x, Y)
 
 
+def test_daily_rain_is_a_hurdle():
+    """57% zeros, amounts rounded to 0.1: no density is compared with the zeros."""
+    day = np.arange(600.0)
+    wet = rng.uniform(size=600) < 0.43 - 0.2 * np.cos(day / 58)
+    amount = np.maximum(np.round(rng.gamma(0.8, 6.0, 600), 1), 0.1)
+    found = hm.discover(day, {"rain": np.where(wet, amount, 0.0)}, progress=False)
+    assert isinstance(found["rain"], hm.Hurdle)
+    assert "rounded to 0.1" in found.table["reason"].str.cat()
+
+
 def test_few_values_are_not_compared():
     found = hm.discover([0.0, 1.0, 2.0], [3.2, 4.1, 5.5])
     assert isinstance(found["y0"], hm.Gaussian)

@@ -31,7 +31,7 @@ MANY_CLASSES = 50
 CHECK = 400  # rows that are fitted, and as many scored, to check a model
 CHECKED = 100  # rows from which on it is checked
 WORSE = 0.005  # nats per value, at least: how far behind a constant is worth a warning
-CLOSE = 0.05  # nats per value, at most: how far behind a simpler likelihood may be
+CLOSE = 0.02  # nats per value, at most: how far behind a simpler likelihood may be
 
 
 class Discovery(dict[str, Likelihood]):

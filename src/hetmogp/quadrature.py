@@ -24,7 +24,7 @@ SOBOL_POINTS = 128  # a power of two, and as many mirror images
 FIXED_SOBOL_POINTS = 1024  # where the points are fixed, so that no average over steps helps
 LARGEST_GRID = 3  # a product grid over more variables than this is refused
 GRID_NODES = {1: 20, 2: 12, 3: 10}  # per variable
-FEW_NODES = {1: 12, 2: 5, 3: 4}
+FEW_NODES = {1: 12, 2: 4, 3: 4}
 COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # where "auto" takes a grid
 
 

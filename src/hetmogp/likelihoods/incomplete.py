@@ -98,9 +98,9 @@ def lower_beta(a: Array, b: Array, log_odds: Array) -> Array:
 # Both cost a fraction of what differentiating the sums would, above all in the compiler.
 
 
-def _shape_slope(share: Callable[[Array], Array], a: Array) -> Array:
-    step = jnp.finfo(jnp.result_type(a)).eps ** (1.0 / 3.0) * a
-    return (share(a + step) - share(a - step)) / (2.0 * step)
+def _shape_slope(share: Callable[[Array], Array], here: Array, a: Array) -> Array:
+    step = jnp.sqrt(jnp.finfo(jnp.result_type(a)).eps) * (1.0 + a)
+    return (share(a + step) - here) / step
 
 
 def _gamma_density(a: Array, log_x: Array) -> Array:
@@ -117,12 +117,12 @@ def _beta_density(a: Array, b: Array, log_odds: Array) -> Array:
 
 
 lower_gamma.defjvps(
-    lambda da, _, a, x: da * _shape_slope(lambda a: lower_gamma(a, x), a),
+    lambda da, here, a, x: da * _shape_slope(lambda a: lower_gamma(a, x), here, a),
     lambda dx, _, a, x: dx * _gamma_density(a, x),
 )
 lower_beta.defjvps(
-    lambda da, _, a, b, x: da * _shape_slope(lambda a: lower_beta(a, b, x), a),
-    lambda db, _, a, b, x: db * _shape_slope(lambda b: lower_beta(a, b, x), b),
+    lambda da, here, a, b, x: da * _shape_slope(lambda a: lower_beta(a, b, x), here, a),
+    lambda db, here, a, b, x: db * _shape_slope(lambda b: lower_beta(a, b, x), here, b),
     lambda dx, _, a, b, x: dx * _beta_density(a, b, x),
 )
 

@@ -168,12 +168,12 @@ def test_a_simpler_one_as_good_is_preferred():
     assert isinstance(best, hm.Gaussian)
     reason = next(row["reason"] for row in rows if row["recommended"])
     assert "as good as HetGaussian() and simpler" in reason
-    best, _ = judge(Gaussian=noise, HetGaussian=noise + 0.03)
+    best, _ = judge(Gaussian=noise, HetGaussian=noise + 0.02)
     assert isinstance(best, hm.HetGaussian)
 
 
 def test_the_simpler_within_two_standard_errors():
-    noise, gap = rng.normal(size=400), 0.015 + np.tile([-0.4, 0.4], 200)
+    noise, gap = rng.normal(size=400), 0.009 + np.tile([-0.4, 0.4], 200)
     best, _ = judge(Gaussian=noise, HetGaussian=noise + gap)
     assert isinstance(best, hm.Gaussian)
 

@@ -31,7 +31,9 @@ MANY_CLASSES = 50
 CHECK = 400  # rows that are fitted, and as many scored, to check a model
 CHECKED = 100  # rows from which on it is checked
 WORSE = 0.005  # nats per value, at least: how far behind a constant is worth a warning
-CLOSE = 0.02  # nats per value, at most: how far behind a simpler likelihood may be
+NOTHING = 0.003  # nats per value that are no difference
+CLOSE = 0.01  # how far behind a simpler likelihood may be, within two standard errors
+CLEAR = 0.05  # how far behind a more fitting one may be, within two standard errors
 
 
 class Discovery(dict[str, Likelihood]):
@@ -350,11 +352,17 @@ def _judge(
     gaps = [scored[top][1] - density for _, density in scored]
     behind = [float(np.mean(gap)) for gap in gaps]
     errors = [float(np.std(gap) / np.sqrt(len(gap))) for gap in gaps]
-    near = [i for i in range(len(scored)) if behind[i] <= min(CLOSE, 2.0 * errors[i])]
-    # Whole numbers are rather counts, positive numbers of a positive family; then the simplest.
+    # Whole numbers are rather counts, and positive numbers of a positive family, unless the
+    # difference is clear; then the simplest of those about as good.
     whole, positive = candidates[0].discrete, seen.startswith("positive")
     odd = [not one.discrete if whole else positive and one.ends[0] != 0 for one, _ in scored]
-    pick = min(near, key=lambda i: (odd[i], _parameters(scored[i][0]), behind[i]))
+    usual = [i for i in range(len(scored)) if not odd[i]]
+    first = min(usual, key=behind.__getitem__, default=top)
+    unclear = behind[first] <= min(CLEAR, max(NOTHING, 2.0 * errors[first]))
+    pool = usual if usual and unclear else list(range(len(scored)))
+    lead = min(pool, key=behind.__getitem__)
+    near = [i for i in pool if _about_as_good(scored[lead][1] - scored[i][1])]
+    pick = min(near, key=lambda i: (_parameters(scored[i][0]), behind[i]))
     ranking = sorted(range(len(scored)), key=behind.__getitem__)
     second = [i for i in ranking if i != pick][:1]
     why = f"{seen}; {means[pick]:.3f} nats per held-out value"
@@ -366,6 +374,12 @@ def _judge(
         row(scored[i][0], (means[i], behind[i], errors[i]), why if i == pick else "")
         for i in ranking
     ]
+
+
+def _about_as_good(gap: np.ndarray) -> bool:
+    """Whether so many nats behind, per value, are within two standard errors, and few."""
+    error = float(np.std(gap) / np.sqrt(len(gap)))
+    return float(np.mean(gap)) <= min(CLOSE, max(NOTHING, 2.0 * error))
 
 
 def _parameters(likelihood: Likelihood) -> tuple[int, int]:

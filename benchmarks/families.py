@@ -79,6 +79,23 @@ FAMILIES = {
         (1.8, -0.8),
         TWO,
     ),
+    "Hurdle(Gamma)": Family(
+        hm.Hurdle(hm.Gamma()),
+        hm.Hurdle(hm.Gamma()),
+        (1.0, 0.5, 0.2),
+        ((0.5, 0.3), (-0.4, 0.6), (0.9, -0.7)),
+    ),
+    "Hurdle(NegativeBinomial)": Family(
+        hm.Hurdle(hm.NegativeBinomial()),
+        hm.Hurdle(hm.NegativeBinomial(concentration=3.0)),
+        (1.8, -0.3),
+        TWO,
+    ),
+    "Gaussian (limits)": Family(
+        hm.Gaussian(lower=-0.5, upper=1.5), hm.Gaussian(scale=0.5), (0.3,), ONE
+    ),
+    "LogNormal (limit)": Family(hm.LogNormal(lower=1.0), hm.LogNormal(scale=0.6), (0.5,), ONE),
+    "Gaussian (rounded)": Family(hm.Gaussian(step=1.0), hm.Gaussian(scale=0.5), (0.3,), ONE),
     "Exponential": Family(hm.Exponential(event="event"), hm.Exponential(), (0.2,), ONE),
     "Gamma": Family(hm.Gamma(), hm.Gamma(), (1.0, 0.5), ((0.5, 0.3), (-0.4, 0.6))),
     "LogNormal": Family(hm.LogNormal(event="event"), hm.LogNormal(scale=0.6), (0.5,), ONE),
@@ -104,6 +121,8 @@ COLUMNS = {
     "Weibull": Family(hm.Weibull(), hm.Weibull(shape=1.7), (0.5,), ONE),
     "LogLogistic": Family(hm.LogLogistic(), hm.LogLogistic(shape=3.0), (0.5,), ONE),
 }
+for partly in ("Gaussian (limits)", "LogNormal (limit)", "Gaussian (rounded)"):
+    del COLUMNS[partly]  # which values alone do not tell
 CENSORED = 0.3  # the share of lifetimes whose end is not seen
 
 

@@ -59,6 +59,36 @@ class Inflated(Frozen):
         return np.where(q <= self.zero, 0.0, self.count.ppf(inner))
 
 
+class Hurdled(Frozen):
+    """Zero with probability `zero`, else `part` given that it is above zero."""
+
+    def __init__(self, zero, part):
+        self.zero, self.part, self.above = zero, part, part.sf(0.0)
+
+    def logpmf(self, y):
+        if y == 0:
+            return np.broadcast_to(np.log(self.zero), np.shape(self.part.mean()))
+        inner = self.part.logpmf(y) if hasattr(self.part, "logpmf") else self.part.logpdf(y)
+        return np.log1p(-self.zero) + inner - np.log(self.above)
+
+    logpdf = logpmf
+
+    def cdf(self, y):
+        inside = (self.part.cdf(y) - (1 - self.above)) / self.above
+        return np.where(np.asarray(y) < 0, 0.0, self.zero + (1 - self.zero) * np.maximum(inside, 0))
+
+    def mean(self):
+        return (1 - self.zero) * self.part.mean() / self.above
+
+    def var(self):
+        square = (self.part.var() + self.part.mean() ** 2) / self.above
+        return (1 - self.zero) * square - self.mean() ** 2
+
+    def ppf(self, q):
+        inner = np.clip((q - self.zero) / (1 - self.zero), 1e-12, 1.0)
+        return np.where(q <= self.zero, 0.0, self.part.ppf(1 - self.above * (1 - inner)))
+
+
 class Ordered(Frozen):
     """P(y ≤ k) = σ(c_{k+1} − location)."""
 
@@ -96,25 +126,25 @@ class Ordered(Frozen):
 
 
 class EdgedBeta(Frozen):
-    """0 or 1 with probability `edge`, then 1 with probability `one`; else `inner`."""
+    """0 or 1 with probability `edge`, then 1 with probability `one`; else `part`."""
 
-    def __init__(self, edge, one, inner):
-        self.edge, self.one, self.inner = edge, one, inner
+    def __init__(self, edge, one, part):
+        self.edge, self.one, self.part = edge, one, part
 
     def logpdf(self, y):
         if y in (0.0, 1.0):
             return np.log(self.edge) + np.log(self.one if y == 1.0 else 1.0 - self.one)
-        return np.log1p(-self.edge) + self.inner.logpdf(y)
+        return np.log1p(-self.edge) + self.part.logpdf(y)
 
     def cdf(self, y):
-        inside = self.edge * (1 - self.one) + (1 - self.edge) * self.inner.cdf(y)
+        inside = self.edge * (1 - self.one) + (1 - self.edge) * self.part.cdf(y)
         return np.where(np.asarray(y) < 0, 0.0, np.where(np.asarray(y) < 1, inside, 1.0))
 
     def mean(self):
-        return self.edge * self.one + (1 - self.edge) * self.inner.mean()
+        return self.edge * self.one + (1 - self.edge) * self.part.mean()
 
     def var(self):
-        square = self.inner.var() + self.inner.mean() ** 2
+        square = self.part.var() + self.part.mean() ** 2
         return self.edge * self.one + (1 - self.edge) * square - self.mean() ** 2
 
     def reach(self):

@@ -14,6 +14,9 @@ import hetmogp as hm
 from hetmogp import discovery
 from hetmogp.cli import app
 from hetmogp.discovery import propose
+from hetmogp.proposals import together
+from hetmogp.session import session
+from hetmogp.trials import Scores
 
 rng = np.random.default_rng(0)
 N = 400
@@ -26,8 +29,11 @@ def names(column):
 
 REAL = ["Gaussian", "HetGaussian", "StudentT", "HetStudentT"]
 COUNTS = ["Poisson", "NegativeBinomial"]
-INFLATED = ["ZeroInflatedPoisson", "ZeroInflatedNegativeBinomial"]
+INFLATED = ["ZeroInflatedPoisson", "ZeroInflatedNegativeBinomial", "Hurdle"]
 POSITIVE = ["Exponential", "LogNormal", "Gamma", "Weibull", "LogLogistic"]
+
+
+RAIN = np.round(rng.gamma(0.8, 6.0, N), 1) + 0.1
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,11 @@ POSITIVE = ["Exponential", "LogNormal", "Gamma", "Weibull", "LogLogistic"]
         ([1j, 2j], []),
         ([date(2020, 1, 1)] * 3 + [date(2020, 1, 2)] * 3, []),
         (np.arange(100), []),
+        (np.where(rng.uniform(size=N) < 0.57, 0.0, RAIN), ["Hurdle"] * 3),
+        (np.round(rng.gamma(2.0, 1.0, N), 1), POSITIVE),  # rounded: 0.0 is no heap
+        (25 * rng.integers(110, 250, N), ["Gaussian", "HetGaussian", *POSITIVE[1:]]),
+        (rng.integers(18, 90, N), [*COUNTS, "Gaussian", "HetGaussian", *POSITIVE[1:]]),
+        (["2020-01-01", "2020-01-02T03:04", None, "2021-05-06"] * 9, []),
     ],
 )
 def test_what_a_column_admits(column, expected):
@@ -76,6 +87,9 @@ def test_what_a_column_admits(column, expected):
         (np.append(rng.normal(size=90), [-3.5] * 10), "10.0% of them exactly -3.5"),
         (rng.standard_t(1.5, 500), "long tails"),
         (rng.poisson(1.0, 500), "of them zero"),
+        (np.round(rng.normal(size=500), 1), "rounded to 0.1"),
+        (["2020-01-01", "2020-01-02"] * 9, "dates in text"),
+        (np.maximum(rng.normal(size=500), -0.5), "as a limit would make (say lower="),
     ],
 )
 def test_what_was_seen_is_said(column, words):
@@ -98,14 +112,46 @@ def test_every_candidate_accepts_its_column():
             assert candidate.valid(numbers).all(), candidate
 
 
+def test_what_a_name_says():
+    codes = rng.permutation(10_000)[:200]
+    assert propose(codes, "patient_id").candidates == ()
+    assert "identifiers" in propose(codes, "patient_id").seen
+    assert "identifiers" in propose([f"a{i}" for i in codes], "id").seen
+    assert propose(codes, "income").candidates != ()
+
+
+def test_rounding_is_part_of_the_comparison_and_where_wide_of_the_recommendation():
+    fine, wide = np.round(rng.normal(size=N), 1), np.round(rng.normal(size=N))
+    assert propose(fine).step == 0.1
+    assert repr(propose(fine).candidates[0]) == "Gaussian()"
+    assert repr(propose(wide).candidates[0]) == "Gaussian(step=1)"
+    assert propose(rng.normal(size=N)).step is None
+
+
+def test_columns_that_belong_together_are_said_and_not_used():
+    wet, n = rng.integers(0, 2, 60), rng.integers(1, 30, 60)
+    frame = {
+        "wet": pd.Series(wet),
+        "amount": pd.Series(np.where(wet == 1, rng.gamma(2.0, size=60), np.nan)),
+        "treated": pd.Series(n),
+        "cured": pd.Series(rng.binomial(n, 0.8)),
+        "days": pd.Series(rng.weibull(1.5, 60)),
+        "died": pd.Series(rng.integers(0, 2, 60)),
+    }
+    said = together(frame)
+    assert any("'amount' is missing exactly where 'wet' is 0" in one for one in said)
+    assert any("Binomial(trials='treated')" in one and "'cured'" in one for one in said)
+    assert any("Weibull(event='died')" in one and "'days'" in one for one in said)
+    assert len(said) == 3
+
+
 # -- judging ---------------------------------------------------------------------------------------
 
 
-def judge(**scores):
+def judge(seen="some numbers", **scores):
     candidates = [getattr(hm, name)() for name in scores]
-    return discovery._judge(
-        discovery.Proposal("some numbers", tuple(candidates)), [*scores.values()]
-    )
+    tried = [None if one is None else Scores(one, one - 1.0) for one in scores.values()]
+    return discovery._judge(discovery.Proposal(seen, tuple(candidates)), tried)
 
 
 def test_the_best_is_recommended_and_the_reason_said():
@@ -124,6 +170,21 @@ def test_a_simpler_one_as_good_is_preferred():
     assert "as good as HetGaussian() and simpler" in reason
     best, _ = judge(Gaussian=noise, HetGaussian=noise + 0.02)
     assert isinstance(best, hm.HetGaussian)
+
+
+def test_the_simpler_within_two_standard_errors():
+    noise, gap = rng.normal(size=400), 0.009 + np.tile([-0.4, 0.4], 200)
+    best, _ = judge(Gaussian=noise, HetGaussian=noise + gap)
+    assert isinstance(best, hm.Gaussian)
+
+
+def test_a_positive_column_prefers_a_positive_family_unless_the_difference_is_clear():
+    noise = rng.normal(size=400)
+    close = noise + 0.01 + np.tile([-0.3, 0.3], 200)
+    best, _ = judge("positive numbers", Gaussian=close, Gamma=noise)
+    assert isinstance(best, hm.Gamma)
+    best, _ = judge("positive numbers", Gaussian=close + 0.3, Gamma=noise)
+    assert isinstance(best, hm.Gaussian)
 
 
 def test_what_cannot_be_fitted_is_not_recommended():
@@ -186,6 +247,41 @@ def test_auto_for_one_output_of_several():
         "a": "Gaussian()",
         "on": "Bernoulli()",
     }
+
+
+def test_auto_warns_of_an_output_that_is_worse_than_its_constant():
+    """Scored on rows where it is not what it was: a constant is off too, but functions more so."""
+    from hetmogp.discovery import no_better_than_constants
+    from hetmogp.fitting import Options
+
+    where = np.random.default_rng(0).permutation(300)[:150]  # the rows that are fitted
+    turned = -3 * np.sin(12 * x)
+    turned[where] *= -1.0
+    Y = {"fine": np.sin(6 * x) + 0.1 * rng.normal(size=300), "turned": turned}
+    kinds = {"fine": hm.Gaussian(), "turned": hm.Gaussian()}
+    with session():
+        behind = no_better_than_constants(kinds, x[:, None], Y, Options(seed=0), 2)
+    assert list(behind) == ["turned"]
+    assert behind["turned"] > 0.5
+
+
+def test_auto_says_so(monkeypatch):
+    Y = {"on": (x > 0.5).astype(int)}
+    monkeypatch.setattr("hetmogp.model.no_better_than_constants", lambda *a: {"on": 0.25})
+    with pytest.warns(
+        UserWarning, match=r"output 'on': .* 0.250 nats per value worse than a const"
+    ):
+        hm.HetMOGP("auto", latents=1, inducing=5, progress=False).fit(x, Y)
+
+
+def test_daily_rain_is_a_hurdle():
+    """57% zeros, amounts rounded to 0.1: no density is compared with the zeros."""
+    day = np.arange(600.0)
+    wet = rng.uniform(size=600) < 0.43 - 0.2 * np.cos(day / 58)
+    amount = np.maximum(np.round(rng.gamma(0.8, 6.0, 600), 1), 0.1)
+    found = hm.discover(day, {"rain": np.where(wet, amount, 0.0)}, progress=False)
+    assert isinstance(found["rain"], hm.Hurdle)
+    assert "rounded to 0.1" in found.table["reason"].str.cat()
 
 
 def test_few_values_are_not_compared():

@@ -1,9 +1,10 @@
 """The incomplete gamma and beta functions against SciPy's, which iterate as long as it takes."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from hetmogp.likelihoods.incomplete import lower_beta, lower_gamma
 from hetmogp.session import session
@@ -56,3 +57,24 @@ def test_they_never_fall(shape):
     a = jnp.full(t.shape, shape)
     assert np.all(np.diff(lower_gamma(a, t + np.log(shape))) >= -1e-9)
     assert np.all(np.diff(lower_beta(a, a, t)) >= -1e-9)
+
+
+@pytest.mark.parametrize("a", [0.3, 2.0, 60.0])
+def test_slopes_are_those_of_scipy(a):
+    """Along x the density; along a shape a difference, to six digits."""
+    log_x = jnp.log(a) + jnp.array([-1.5, -0.1, 0.4])
+    ours = jax.vmap(jax.grad(lower_gamma, (0, 1)), (None, 0))(jnp.asarray(a), log_x)
+    x = np.exp(np.asarray(log_x))
+    h = 1e-5 * a
+    along = (special.gammainc(a + h, x) - special.gammainc(a - h, x)) / (2 * h)
+    np.testing.assert_allclose(ours[0], along, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(ours[1], x * stats.gamma(a).pdf(x), rtol=1e-8)
+    t = special.logit(0.4) + np.array([-0.5, 0.0, 0.7])
+    ours = jax.vmap(jax.grad(lower_beta, (0, 1, 2)), (None, None, 0))(
+        jnp.asarray(a), jnp.asarray(1.5 * a), jnp.asarray(t)
+    )
+    x = special.expit(t)
+    along = (special.betainc(a + h, 1.5 * a, x) - special.betainc(a - h, 1.5 * a, x)) / (2 * h)
+    np.testing.assert_allclose(ours[0], along, rtol=1e-5, atol=1e-7)
+    density = x * (1 - x) * stats.beta(a, 1.5 * a).pdf(x)
+    np.testing.assert_allclose(ours[2], density, rtol=1e-7)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from oracles import EdgedBeta, Inflated, LogitNormal, LogLogistic, Ordered
+from oracles import EdgedBeta, Hurdled, Inflated, LogitNormal, LogLogistic, Ordered
 from scipy import integrate, optimize, special, stats
 
 import hetmogp as hm
@@ -130,6 +130,26 @@ CASES = {
         hm.ZeroInflatedNegativeBinomial(concentration=1.5),
         lambda f: Inflated(special.expit(f[..., 1]), negative_binomial(np.exp(f[..., 0]), 1.5)),
         (0.0, 1.0, 4.0),
+    ),
+    "Hurdle(Poisson)": Case(
+        hm.Hurdle(hm.Poisson()),
+        lambda f: Hurdled(special.expit(f[..., 1]), stats.poisson(np.exp(f[..., 0]))),
+        (0.0, 1.0, 4.0),
+    ),
+    "Hurdle(NegativeBinomial)": Case(
+        hm.Hurdle(hm.NegativeBinomial(concentration=1.5)),
+        lambda f: Hurdled(special.expit(f[..., 1]), negative_binomial(np.exp(f[..., 0]), 1.5)),
+        (0.0, 1.0, 4.0),
+    ),
+    "Hurdle(LogNormal)": Case(
+        hm.Hurdle(hm.LogNormal(scale=0.6)),
+        lambda f: Hurdled(special.expit(f[..., 1]), stats.lognorm(0.6, scale=np.exp(f[..., 0]))),
+        (0.0, *POSITIVE),
+    ),
+    "Hurdle(Gamma(rate))": Case(
+        hm.Hurdle(hm.Gamma(shape=2.0, latent=("rate",))),
+        lambda f: Hurdled(special.expit(f[..., 1]), stats.gamma(2.0, scale=np.exp(-f[..., 0]))),
+        (0.0, *POSITIVE),
     ),
     "Ordinal": Case(
         learned(hm.Ordinal(classes=[0, 1, 2, 3]), gap1=0.8, gap2=1.5),
@@ -415,19 +435,20 @@ def test_samples_have_the_right_mean(name):
     assert abs(y.mean() - frozen.mean()) < 4 * frozen.std() / np.sqrt(DRAWS)
 
 
-EDGED = "ZeroOneInflatedBeta"
+EDGED = [name for name in CONTINUOUS if CASES[name].likelihood.atoms]
 
 
-def test_samples_reach_the_ends_as_often_as_they_should():
-    f, y = draws(EDGED)
-    truth = CASES[EDGED].frozen(f)
-    for end in (0.0, 1.0):
+@pytest.mark.parametrize("name", EDGED)
+def test_samples_reach_the_ends_as_often_as_they_should(name):
+    f, y = draws(name)
+    truth, atoms = CASES[name].frozen(f), CASES[name].likelihood.atoms
+    for end in atoms:
         p = np.exp(truth.logpdf(end))
         assert abs(np.mean(y == end) - p) <= 4 * np.sqrt(p * (1 - p) / DRAWS)
-    assert stats.kstest(y[(y > 0) & (y < 1)], truth.inner.cdf).pvalue > 1e-3
+    assert stats.kstest(y[~np.isin(y, atoms)], truth.part.cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("name", [n for n in CONTINUOUS if n not in VARIANTS and n != EDGED])
+@pytest.mark.parametrize("name", [n for n in CONTINUOUS if n not in (*VARIANTS, *EDGED)])
 def test_samples_have_the_right_distribution(name):
     f, y = draws(name)
     assert stats.kstest(y, CASES[name].frozen(f).cdf).pvalue > 1e-3

@@ -25,6 +25,7 @@ _HOMES = {
         "Gaussian",
         "HetGaussian",
         "HetStudentT",
+        "Hurdle",
         "Likelihood",
         "Link",
         "LogLogistic",

@@ -138,7 +138,9 @@ def seen_of(data: Dataset, output: str) -> Seen:
         values = np.where(n > 0, codes / np.where(n > 0, n, 1.0), np.nan)
     elif likelihood.outcome == "ordered" and likelihood.numeric:
         values = likelihood.decode(codes).astype(float)
-    censored = np.broadcast_to(likelihood.censored(given), codes.shape)
+    exact, a, b = likelihood.at(given).known(codes, np)
+    larger = ~exact & np.isfinite(a) & np.isinf(b)
+    censored = np.broadcast_to(likelihood.censored(given), codes.shape) | larger
     return Seen(data.inputs[d][seen], codes, values, censored)
 
 

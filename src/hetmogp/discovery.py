@@ -1,161 +1,39 @@
 """Which likelihood suits an output: read its column, try what it admits, choose by held-out data.
 
-`propose` looks at the values alone (type, support, ties, zeros, tails) and lists the likelihoods
-under which they are possible and plausible. `discover` fits each of these to some of the rows, one
-output at a time, and compares the log density of the others.
+`proposals` looks at the values alone and lists the likelihoods under which they are possible and
+plausible. `discover` tries each of these on some of the rows, one output at a time, and compares
+the log density of the others.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, time
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from . import likelihoods as families
 from .distributed import GroupError, alone, from_first
 from .fitted import fit
 from .fitting import Options, Progress
 from .inputs import restored
-from .kernels import RBF
 from .likelihoods import Likelihood
+from .proposals import FEWEST, Proposal, propose, together
 from .session import session
-from .tables import RESERVED, split, split_outputs
+from .tables import RESERVED, observe, split, split_outputs
+from .trials import Scores, features, held_out
 
-__all__ = ["Discovery", "Proposal", "choose", "discover", "propose", "small_fit"]
+__all__ = ["Discovery", "Proposal", "choose", "discover", "no_better_than_constants", "propose"]
 
 TRAIN, TEST = 500, 1000  # rows at most
-INDUCING = 25
-LARGEST_COUNT = 10_000  # larger whole numbers are taken for measurements
-FEWEST = 20  # with fewer observed values candidates are not compared
-FEW = 6  # so many different whole numbers may be the codes of classes
 MANY_CLASSES = 50
-CLOSE = 0.01  # nats per value: a simpler likelihood this near the best one is preferred
-
-REAL = (families.Gaussian(), families.HetGaussian(), families.StudentT(), families.HetStudentT())
-POSITIVE = (
-    families.Exponential(),
-    families.LogNormal(),
-    families.Gamma(),
-    families.Weibull(),
-    families.LogLogistic(),
-)
-
-
-class Proposal(NamedTuple):
-    """What a column looks like, in words, and the likelihoods it admits (none: not an output)."""
-
-    seen: str
-    candidates: tuple[Likelihood, ...]
-
-
-def propose(column: Any) -> Proposal:
-    """Read one column of values; missing ones are ignored."""
-    series = column if isinstance(column, pd.Series) else pd.Series(column)
-    values = series.dropna()
-    if not len(values):
-        return Proposal("no observed value", ())
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        ordered = values.dtype.ordered
-        present = [label for label in values.dtype.categories if (values == label).any()]
-        return _labels(values, present if ordered else None)
-    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
-        return Proposal("dates or times, which are inputs rather than outputs", ())
-    if any(isinstance(value, date | time | complex) for value in values):
-        return Proposal("dates, times or complex numbers, which cannot be outputs", ())
-    if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in values):
-        return Proposal("collections, where an output has one value a row", ())
-    if pd.api.types.is_bool_dtype(values):
-        return Proposal("True and False", (families.Bernoulli(),))
-    try:
-        if any(isinstance(value, str) for value in values):
-            raise ValueError
-        numbers = values.to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        return _labels(values)
-    if not np.isfinite(numbers).all():
-        return Proposal("infinite values", ())
-    return _numbers(numbers)
-
-
-def _labels(values: pd.Series, in_order: list[Any] | None = None) -> Proposal:
-    distinct = values.nunique()
-    if distinct == 1:
-        return Proposal(f"one label only, {values.iloc[0]!r}", ())
-    if distinct > min(MANY_CLASSES, len(values) / 3):
-        return Proposal(f"{distinct} different labels: names or text rather than classes", ())
-    if in_order:
-        return Proposal(f"{distinct} classes in order", (families.Ordinal(in_order),))
-    return Proposal(f"{distinct} classes without an order", (families.Categorical(),))
-
-
-def _numbers(y: np.ndarray) -> Proposal:
-    distinct, counts = np.unique(y, return_counts=True)
-    low, high = distinct[0], distinct[-1]
-    if len(distinct) == 1:
-        return Proposal(f"one value only, {low:g}", ())
-    if set(distinct) <= {0.0, 1.0}:
-        return Proposal("0 and 1", (families.Bernoulli(),))
-    if len(distinct) == len(y) == high - low + 1 and len(y) >= FEWEST:
-        return Proposal(f"each of the numbers from {low:g} to {high:g} once: a row number", ())
-    if len(distinct) == 2:
-        return Proposal(f"two values, {low:g} and {high:g}", (families.Categorical(),))
-    if np.all(y == np.floor(y)) and low >= 0 and high <= LARGEST_COUNT:
-        return _whole(y, distinct, counts)
-    return _continuous(y, distinct, counts)
-
-
-def _whole(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
-    low, high, zeros = int(distinct[0]), int(distinct[-1]), float(np.mean(y == 0))
-    seen = f"whole numbers from {low} to {high}" + (f", {zeros:.1%} of them zero" if zeros else "")
-    candidates: tuple[Likelihood, ...] = (families.Poisson(), families.NegativeBinomial())
-    if zeros:
-        candidates += (families.ZeroInflatedPoisson(), families.ZeroInflatedNegativeBinomial())
-    # Counts thin out towards their largest value; scales of classes and of trials need not.
-    piled = len(distinct) <= 2 * FEW and counts[-1] >= 0.25 * counts.max()
-    if piled:
-        seen += f", {counts[-1] / len(y):.0%} at the top"
-        candidates += (families.Binomial(trials=high),)
-    if piled or len(distinct) <= FEW:
-        candidates += (families.Ordinal(), families.Categorical())
-    return Proposal(seen, candidates)
-
-
-def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Proposal:
-    low, high = distinct[0], distinct[-1]
-    most = int(np.argmax(counts))
-    tied = counts[most] / len(y)
-    ties = f", {tied:.1%} of them exactly {distinct[most]:g}" if tied > 0.05 else ""
-    if low >= 0 and high <= 1:
-        at_end = float(np.mean((y == 0) | (y == 1)))
-        if at_end:
-            seen = f"numbers from 0 to 1, {at_end:.1%} of them at an end"
-            return Proposal(seen, (families.ZeroOneInflatedBeta(),))
-        bounded: tuple[Likelihood, ...] = (families.LogitNormal(), families.Beta())
-        narrow = high - low < 0.5
-        return Proposal(
-            f"numbers between 0 and 1{ties}", (*REAL[:2], *bounded) if narrow else bounded
-        )
-    kurtosis = float(np.mean((y - y.mean()) ** 4) / np.var(y) ** 2)
-    tails = f", with long tails (kurtosis {kurtosis:.0f})" if kurtosis > 6 else ""
-    if low > 0:
-        variation = np.std(y) / np.mean(y)
-        skew = float(np.mean((y - y.mean()) ** 3) / np.std(y) ** 3)
-        seen = f"positive numbers, {low:g} to {high:g}{ties}"
-        if variation < 0.15:
-            return Proposal(f"{seen}, far from zero for their spread{tails}", REAL)
-        if variation > 0.5 or skew > 1:
-            return Proposal(f"{seen}, skewed (skewness {skew:.1f})", POSITIVE)
-        return Proposal(seen, (*REAL[:2], *POSITIVE[1:]))
-    if low == 0:
-        zeros = float(np.mean(y == 0))
-        return Proposal(f"numbers >= 0, {zeros:.1%} of them zero", (families.Exponential(), *REAL))
-    seen = f"real numbers, {low:g} to {high:g}{ties}{tails}"
-    if low >= -np.pi and high <= np.pi and high - low > 5.0:
-        return Proposal(f"{seen}, as angles in radians have", (families.VonMises(), *REAL))
-    return Proposal(seen, REAL)
+CHECK = 400  # rows that are fitted, and as many scored, to check a model
+CHECKED = 100  # rows from which on it is checked
+WORSE = 0.005  # nats per value, at least: how far behind a constant is worth a warning
+NOTHING = 0.003  # nats per value that are no difference
+CLOSE = 0.01  # how far behind a simpler likelihood may be, within two standard errors
+CLEAR = 0.05  # how far behind a more fitting one may be, within two standard errors
 
 
 class Discovery(dict[str, Likelihood]):
@@ -165,11 +43,17 @@ class Discovery(dict[str, Likelihood]):
         table: one row per output and candidate: the mean log density of held-out values, how much
             less than the best that is with its standard error, whether it is the recommendation and
             why. An output that cannot be modelled has one row without a likelihood.
+        notes: columns that seem to belong together, in words; they are not used as such.
     """
 
-    def __init__(self, table: pd.DataFrame, likelihoods: Mapping[str, Likelihood]):
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        likelihoods: Mapping[str, Likelihood],
+        notes: Sequence[str] = (),
+    ):
         super().__init__(likelihoods)
-        self.table = table
+        self.table, self.notes = table, list(notes)
 
     @property
     def likelihoods(self) -> dict[str, Likelihood]:
@@ -194,7 +78,7 @@ class Discovery(dict[str, Likelihood]):
         )
         chosen = self.table[self.table["recommended"] | (self.table["likelihood"] == "")]
         reasons = [f"{row.output}: {row.reason}" for row in chosen.itertuples()]
-        return "\n".join([text, "", *reasons])
+        return "\n".join([text, "", *reasons, *self.notes])
 
     def _repr_html_(self) -> str:
         return self.table.to_html(index=False, na_rep="", float_format="{:.3f}".format)
@@ -214,8 +98,8 @@ def discover(
 ) -> Discovery:
     """Find a likelihood for each column of Y.
 
-    At most 500 rows are fitted and 1,000 others scored, so it takes seconds per candidate, most of
-    them for compiling.
+    At most 500 rows are fitted and 1,000 others scored, which takes about a second per candidate,
+    most of it for compiling.
 
     Args:
         X: the inputs, as for `HetMOGP.fit`.
@@ -241,22 +125,24 @@ def discover(
         if name not in names:
             raise ValueError(f"Y has no column {name!r}; it has {', '.join(names)}")
     raw, tables = split(names, X, Y)
-    frames = {name: restored(*tables[name]) for name in chosen}
-    proposals = {name: propose(raw[name]) for name in chosen}
+    proposals = {name: propose(raw[name], name) for name in chosen}
     if RESERVED in proposals:
         proposals[RESERVED] = Proposal("a name that scores use: rename the column", ())
     trials = [
         (name, candidate)
-        for name, (_, candidates) in proposals.items()
-        for candidate in candidates
-        if len(candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
+        for name, proposal in proposals.items()
+        for candidate in proposal.candidates
+        if len(proposal.candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
     ]
-    densities: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
+    densities: dict[str, list[Scores | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
     # BLAS to one thread until the last has ended.
     with Progress(progress) as bar, session(), alone(), ThreadPoolExecutor(2) as pool:
         scores = pool.map(
-            lambda trial: _held_out(trial[1], frames[trial[0]], raw[trial[0]], seed), trials
+            lambda trial: _held_out(
+                trial[1], proposals[trial[0]], tables[trial[0]], raw[trial[0]], seed
+            ),
+            trials,
         )
         try:
             for done, (name, candidate) in enumerate(trials):
@@ -268,7 +154,12 @@ def discover(
     judged = {name: _judge(proposals[name], densities[name]) for name in chosen}
     rows = [{"output": name, **row} for name, (_, rows) in judged.items() for row in rows]
     likelihoods = {name: best for name, (best, _) in judged.items() if best is not None}
-    return Discovery(pd.DataFrame(rows), likelihoods)
+    return Discovery(pd.DataFrame(rows), likelihoods, _notes({n: raw[n] for n in chosen}))
+
+
+def _notes(raw: Mapping[str, Any]) -> list[str]:
+    """What columns say about each other."""
+    return together({name: pd.Series(one).reset_index(drop=True) for name, one in raw.items()})
 
 
 def choose(
@@ -300,14 +191,14 @@ def choose(
     columns, best = split_outputs(_names(Y), Y), table[table["recommended"]]
     recommended = {}
     for name, said in zip(best["output"], best["likelihood"], strict=True):
-        candidates = {repr(one): one for one in propose(columns[name]).candidates}
+        candidates = {repr(one): one for one in propose(columns[name], name).candidates}
         if said not in candidates:
             raise GroupError(
                 f"output {name!r} is {said} for process 0, which it cannot be for this one: "
                 "all processes must be given the same X and Y"
             )
         recommended[name] = candidates[said]
-    discovery = Discovery(table, recommended)
+    discovery = Discovery(table, recommended, _notes(columns))
     for name, why in discovery.left_out.items():
         warnings.warn(f"output {name!r} is left out: {why}", UserWarning, stacklevel=3)
     every = {str(name): one for name, one in wanted.items()} | recommended
@@ -315,6 +206,84 @@ def choose(
     if not chosen:
         raise ValueError(f"Y has no column that can be modelled: {discovery.left_out}")
     return chosen, discovery
+
+
+def no_better_than_constants(
+    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, latents: int
+) -> dict[str, float]:
+    """The outputs that a model predicts worse than their constants would, and by how many nats.
+
+    A small fit of the same model to some of the rows is scored on others, at random. Outputs with
+    inputs or arguments of their own are not checked.
+
+    Args:
+        likelihoods: of each output of the model, by name.
+        X: the inputs, as for `HetMOGP.fit`.
+        Y: the outputs, as for `HetMOGP.fit`.
+        options: of the model.
+        latents: how many it has.
+    """
+    names = list(likelihoods)
+    raw, tables = split(names, X, Y)
+    table = tables[names[0]]
+    plain = [n for n in names if not likelihoods[n].extra_columns and tables[n][0] is table[0]]
+    N = len(table[0])
+    if N < CHECKED or not plain:
+        return {}
+    order = np.random.default_rng(options.seed).permutation(N)[: 2 * CHECK]
+    some, others = order[: len(order) // 2], order[len(order) // 2 :]
+    small = replace(
+        options,
+        latents=latents,
+        local=0,
+        method="vem",
+        inducing=min(25, len(some)),
+        learn_inducing=False,
+        max_iter=8,
+        prune=False,
+        restarts=1,
+        progress=False,
+    )
+    series = {name: pd.Series(raw[name]).reset_index(drop=True) for name in plain}
+    frame = restored(*table)
+    kinds = {name: _with_labels(likelihoods[name], series[name]) for name in plain}
+    values = {name: one.iloc[some].tolist() for name, one in series.items()}
+    kinds = {name: kinds[name] for name in plain if pd.Series(values[name]).notna().any()}
+    with alone(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = fit(kinds, frame.iloc[some], values, small)
+        pred = fitted.predict(frame.iloc[others])
+    behind = {}
+    for name, kind in kinds.items():
+        gap = _behind(kind, pred[name].log_prob, series[name], some, others)
+        if gap is not None and gap.mean() > max(WORSE, gap.std() / np.sqrt(len(gap))):
+            behind[name] = float(gap.mean())
+    return behind
+
+
+def _with_labels(likelihood: Likelihood, y: pd.Series) -> Likelihood:
+    """A likelihood that knows all classes, of which some rows may not have every one."""
+    if likelihood.labelled and not likelihood.levels:
+        return likelihood.with_classes(sorted(set(y.dropna().tolist())))
+    return likelihood
+
+
+def _behind(
+    likelihood: Likelihood, log_prob: Callable, y: pd.Series, some: np.ndarray, others: np.ndarray
+) -> np.ndarray | None:
+    """How many nats each value held out is less probable than by the best constants."""
+    seen = y.notna().to_numpy()
+    if not seen[some].any() or not seen[others].any():
+        return None
+    both = np.concatenate([some[seen[some]], others[seen[others]]])
+    likelihood, numbers = observe("y", likelihood, y.iloc[both].tolist())
+    many, at = int(seen[some].sum()), np.arange(len(both))
+    none = [np.zeros((len(both), 1))]
+    scores = held_out(likelihood, none, numbers, at[:many], at[many:])
+    if scores is None:
+        return None
+    ours = log_prob(y.iloc[others].tolist())[seen[others]]
+    return scores.constant - ours
 
 
 def _is_auto(likelihood: Any) -> bool:
@@ -337,49 +306,34 @@ def _names(Y: Any) -> list[str]:
     return [f"y{d}" for d in range(D)]
 
 
-def _held_out(likelihood: Likelihood, X: pd.DataFrame, y: Any, seed: int) -> np.ndarray | None:
+def _held_out(
+    candidate: Likelihood, proposal: Proposal, table: tuple[np.ndarray, list], y: Any, seed: int
+) -> Scores | None:
     """The log density of each held-out value after a small fit; nothing where the fit fails."""
     series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
     shuffled = np.random.default_rng(seed).permutation(seen)
-    train = shuffled[: min(TRAIN, max(1, int(0.6 * len(shuffled))))]
-    test = shuffled[len(train) :][:TEST]
-    if likelihood.labelled and not likelihood.levels:
-        likelihood = likelihood.with_classes(sorted(set(series.iloc[seen].tolist())))
-    rows, values = X.iloc[train], {"y": series.iloc[train].tolist()}
-    try:
-        with session():  # one is of its thread alone
-            fitted = fit({"y": likelihood}, rows, values, small_fit(likelihood, rows, seed))
-        density = fitted.predict(X.iloc[test])["y"].log_prob(series.iloc[test].tolist())
-    except ArithmeticError:
-        return None
-    return density if np.isfinite(density).all() else None
-
-
-def small_fit(likelihood: Likelihood, X: pd.DataFrame | np.ndarray, seed: int = 0) -> Options:
-    """How each candidate is fitted: one process per parameter function, three for many."""
-    table = pd.DataFrame(X)
-    many = table.select_dtypes(["number", "datetime", "datetimetz", "timedelta"]).shape[1] > 3
-    return Options(
-        kernel=RBF(ard=False) if many else None,
-        prior="independent" if len(likelihood.latent) <= 3 else "lmc",
-        prune=False,
-        inducing=min(INDUCING, len(table.drop_duplicates())),
-        learn_inducing=False,
-        method="vem",
-        q="factorised",
-        max_iter=10,
-        tol=1e-4,
-        seed=seed,
-        progress=False,
-    )
+    many = min(TRAIN, max(1, int(0.6 * len(shuffled))))
+    rows = shuffled[: many + TEST]
+    candidate = _with_labels(candidate, series)
+    step, width = proposal.step, 0.0
+    if step is not None and not candidate.discrete:
+        candidate, plain = candidate.rounded(step), candidate
+        width = np.log(step) if candidate is plain else 0.0  # a density, as good as over its cell
+    X, columns = table
+    with session():  # one is of its thread alone
+        likelihood, numbers = observe("y", candidate, series.iloc[rows].tolist())
+        at = np.arange(len(rows))
+        phi = features(X[rows], columns, seed)
+        scores = held_out(likelihood, phi, numbers, at[:many], at[many:])
+    return None if scores is None else Scores(*(part + width for part in scores))
 
 
 def _judge(
-    proposal: Proposal, densities: Sequence[np.ndarray | None]
+    proposal: Proposal, tried: Sequence[Scores | None]
 ) -> tuple[Likelihood | None, list[dict[str, Any]]]:
     """The recommendation for one output, and its rows of the table."""
-    seen, candidates = proposal
+    seen, candidates, _ = proposal
 
     def row(one: Likelihood | None, scores: Sequence[float] = (np.nan,) * 3, why: str = "") -> dict:
         said = "" if one is None else repr(one)
@@ -389,7 +343,7 @@ def _judge(
 
     if not candidates:
         return None, [row(None, why=seen)]
-    scored = [(c, d) for c, d in zip(candidates, densities, strict=False) if d is not None]
+    scored = [(c, d.learned) for c, d in zip(candidates, tried, strict=False) if d is not None]
     if not scored:
         only = "" if len(candidates) == 1 else "; too few values, or too odd, to compare candidates"
         return candidates[0], [row(candidates[0], why=f"{seen}{only}")]
@@ -398,19 +352,34 @@ def _judge(
     gaps = [scored[top][1] - density for _, density in scored]
     behind = [float(np.mean(gap)) for gap in gaps]
     errors = [float(np.std(gap) / np.sqrt(len(gap))) for gap in gaps]
-    near = [i for i in range(len(scored)) if behind[i] <= min(CLOSE, 2.0 * errors[i])]
+    # Whole numbers are rather counts, and positive numbers of a positive family, unless the
+    # difference is clear; then the simplest of those about as good.
+    whole, positive = candidates[0].discrete, seen.startswith("positive")
+    odd = [not one.discrete if whole else positive and one.ends[0] != 0 for one, _ in scored]
+    usual = [i for i in range(len(scored)) if not odd[i]]
+    first = min(usual, key=behind.__getitem__, default=top)
+    unclear = behind[first] <= min(CLEAR, max(NOTHING, 2.0 * errors[first]))
+    pool = usual if usual and unclear else list(range(len(scored)))
+    lead = min(pool, key=behind.__getitem__)
+    near = [i for i in pool if _about_as_good(scored[lead][1] - scored[i][1])]
     pick = min(near, key=lambda i: (_parameters(scored[i][0]), behind[i]))
     ranking = sorted(range(len(scored)), key=behind.__getitem__)
     second = [i for i in ranking if i != pick][:1]
     why = f"{seen}; {means[pick]:.3f} nats per held-out value"
     if pick != top:
-        why += f", as good as {scored[top][0]!r} and simpler"
+        why += f", as good as {scored[top][0]!r} and {'more fitting' if odd[top] else 'simpler'}"
     elif second:
         why += f", {behind[second[0]]:.3f} more than {scored[second[0]][0]!r}"
     return scored[pick][0], [
         row(scored[i][0], (means[i], behind[i], errors[i]), why if i == pick else "")
         for i in ranking
     ]
+
+
+def _about_as_good(gap: np.ndarray) -> bool:
+    """Whether so many nats behind, per value, are within two standard errors, and few."""
+    error = float(np.std(gap) / np.sqrt(len(gap)))
+    return float(np.mean(gap)) <= min(CLOSE, max(NOTHING, 2.0 * error))
 
 
 def _parameters(likelihood: Likelihood) -> tuple[int, int]:

@@ -265,7 +265,7 @@ class Fitted:
         return {
             name: {
                 argument: argument_values(
-                    *(name, argument, column, one.arguments[argument]),
+                    *(name, argument, column, one.rules[argument]),
                     np.full(N, table[column]) if np.ndim(table[column]) == 0 else table[column],
                     N,
                 )

@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -15,7 +16,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from . import bulk, distributed, forks, storage
-from .discovery import choose
+from .discovery import choose, no_better_than_constants
 from .disk import Table
 from .fitted import Fitted, fit
 from .fitting import Checkpoints, Options, Progress, Source
@@ -217,12 +218,30 @@ class HetMOGP(Questions, BaseEstimator):
         named = name_outputs(likelihoods, Y)
         with session(self.dtype), Progress(self._shows) as progress:
             fitted = fit(named, X, Y, options, progress, checkpoints, source)
+            if discovery is not None and source is None:
+                self._warn_of_weak(named, X, Y, options, fitted)
         seconds = time.perf_counter() - began
         self._show(replace(fitted, record=replace(fitted.record, seconds=seconds)))
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray([c.name for c in fitted.columns], dtype=object)
         return self
+
+    def _warn_of_weak(
+        self, named: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, fitted: Fitted
+    ) -> None:
+        """Say which outputs, left to "auto", are predicted worse than by their constants."""
+        if distributed.index() != 0 or options.max_iter is not None:
+            return
+        latents = len(fitted.sizes)
+        for name, gap in no_better_than_constants(named, X, Y, options, latents).items():
+            warnings.warn(
+                f"output {name!r}: a small fit of this model predicts rows held out {gap:.3f} nats "
+                "per value worse than a constant would. The inputs may say nothing about it, or "
+                "the outputs beside it may hurt it: try it by itself, or leave it out",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _options(self) -> Options:
         """The constructor's arguments, checked."""

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from .inversion import quantiles
 from .likelihoods import Likelihood
+from .likelihoods.limits import Known
 from .linalg import compiled
 from .predictive import distribution_function, log_density, moments, nodes
 from .priors import Latents, Prior
@@ -248,7 +249,9 @@ class OutputPrediction:
         if np.ndim(y) == 0 or len(y) != len(self):
             many = "one value" if np.ndim(y) == 0 else f"{len(y)} values"
             raise ValueError(f"output {self.name!r}: {many} for {len(self)} predicted inputs")
-        return self._at_numbers(observe(self.name, self.likelihood, y, self.given)[1], f)
+        limited = f is _log_density  # a distribution function is of the value itself
+        numbers = observe(self.name, self.likelihood, y, self.given, limited=limited)[1]
+        return self._at_numbers(numbers, f)
 
     def _at_numbers(self, numbers: np.ndarray, f: Callable) -> np.ndarray:
         seen = ~np.isnan(numbers)
@@ -310,6 +313,19 @@ class Observed:
         return self.prediction.likelihood.decode(self.numbers)
 
     @cached_property
+    def known(self) -> Known:
+        """Which values are exact, and the intervals that the others lie in."""
+        prediction = self.prediction
+        return prediction.likelihood.at(prediction.given).known(self.numbers, np)
+
+    @cached_property
+    def exact(self) -> np.ndarray:
+        """Which values are known from both sides; a rounded one is."""
+        larger = self.prediction.likelihood.censored(self.prediction.given)
+        stated, a, b = self.known
+        return (stated | (np.isfinite(a) & np.isfinite(b))) & ~np.asarray(larger)
+
+    @cached_property
     def log_prob(self) -> np.ndarray:
         """The log predictive density of each value."""
         return self.prediction._at_numbers(self.numbers, _log_density)
@@ -317,7 +333,18 @@ class Observed:
     @cached_property
     def cdf(self) -> np.ndarray:
         """P(Y ≤ y) of each value."""
-        return self.prediction._at_numbers(self.numbers, _distribution)
+        return self._upto(self.numbers)
+
+    @cached_property
+    def between(self) -> tuple[np.ndarray, np.ndarray]:
+        """P(Y ≤ a) and P(Y ≤ b) of the interval that each value lies in."""
+        _, a, b = self.known
+        ends = (self._upto(np.where(np.isfinite(end), end, self.numbers)) for end in (a, b))
+        low, high = ends
+        return np.where(np.isfinite(a), low, 0.0), np.where(np.isfinite(b), high, 1.0)
+
+    def _upto(self, y: np.ndarray) -> np.ndarray:
+        return self.prediction._at_numbers(y, _distribution)
 
 
 class Prediction(Mapping[str, OutputPrediction]):
@@ -389,7 +416,7 @@ class Prediction(Mapping[str, OutputPrediction]):
         for name, output in self.items():
             likelihood = output.likelihood
             for argument, _ in likelihood.columns:
-                if argument != likelihood.censoring:  # a prediction is of the value itself
+                if not likelihood.rules[argument].partly:  # a prediction is of the value itself
                     assumed = output.given.get(argument, 1.0)
                     columns[f"{name}_{argument}"] = np.broadcast_to(assumed, len(output))
             if likelihood.labelled:

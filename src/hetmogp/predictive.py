@@ -17,7 +17,7 @@ from jax.scipy.special import erf, log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
 from .likelihoods import Likelihood
-from .likelihoods.real import normal_log_density
+from .likelihoods.real import normal_log_density, normal_log_interval
 from .quadrature import constant, place, root, standard_nodes
 
 __all__ = ["distribution_function", "log_density", "moments", "nodes"]
@@ -37,8 +37,20 @@ def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
     return mean + points @ factor.T, weights
 
 
+def _collapsed(
+    likelihood: Likelihood, mean: Array, factor: Array
+) -> tuple[Likelihood, Array, Array]:
+    """The same distribution with fewer functions to integrate over, where there is such a form."""
+    fewer = likelihood.collapsed(mean, factor @ factor.T)
+    if fewer is None:
+        return likelihood, mean, factor
+    made, J = fewer
+    return made, mean[:J], factor[:J]
+
+
 def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, Array]:
     """Mean and variance of y: E[E[y|f]] and E[var(y|f)] + var(E[y|f])."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     closed = (
         likelihood.predictive_moments(mean, factor @ factor.T) if likelihood.is_default else None
     )
@@ -52,21 +64,33 @@ def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, 
 
 def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
     """Log ∫ p(y | f) N(f; mean, factor factorᵀ) df."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     cov = factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if len(mean) <= 2 else None
     if mixture is not None:
         weights, centres, variances = mixture
         z, log_slope = likelihood.warped(y)
         density = logsumexp(normal_log_density(z, centres, variances), b=weights) + log_slope
+        if likelihood.limited:
+            exact, *ends = likelihood.known(y)
+            a, b = ((_on_scale(likelihood, end) - centres) / jnp.sqrt(variances) for end in ends)
+            partly = logsumexp(normal_log_interval(a, b), b=weights)
+            density = jnp.where(exact, density, partly)
         censored = likelihood.censored(likelihood.given)
         if censored is False:
             return density
         larger = logsumexp(log_ndtr((centres - z) / jnp.sqrt(variances)), b=weights)
         return jnp.where(censored, larger, density)
     if len(mean) <= 2:
-        return _centred_quadrature(lambda f: likelihood.log_prob(y, f), mean, cov)
+        return _centred_quadrature(lambda f: likelihood.log_observed(y, f), mean, cov)
     f, weights = nodes(mean, factor)
-    return logsumexp(jax.vmap(lambda f: likelihood.log_prob(y, f))(f), b=weights)
+    return logsumexp(jax.vmap(lambda f: likelihood.log_observed(y, f))(f), b=weights)
+
+
+def _on_scale(likelihood: Likelihood, y: Array) -> Array:
+    """An end of an interval on the scale of the mixture; infinite ends stay so."""
+    finite = jnp.isfinite(y)
+    return jnp.where(finite, likelihood.warped(jnp.where(finite, y, 0.5))[0], y)
 
 
 def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
@@ -142,6 +166,7 @@ def _across(likelihood: Likelihood, mean: Array, cov: Array) -> Array:
 
 def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
     """P(Y ≤ y), f integrated out."""
+    likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     J, cov = len(mean), factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if J <= 2 else None
     if mixture is not None:

@@ -33,7 +33,7 @@ def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame
         rmse: the root mean squared error of the predictive mean, for numbers.
         accuracy: the share of values that were the most probable, for classes and yes or no.
 
-    Lifetimes that were not seen to end have a density, and no part in coverage and error.
+    What is only known to be beyond a limit has a probability, and no part in coverage and error.
     """
     fitted = model.fitted
     return scores(model.output_names_, fitted.observe(fitted.read(X, Y)), level)
@@ -49,7 +49,7 @@ def scores(
         likelihood = prediction.likelihood
         row = rows[name]
         row |= {"values": len(y), "nlpd": float(-np.mean(one.log_prob))}
-        exact = ~np.broadcast_to(likelihood.censored(prediction.given), len(y))
+        exact = one.exact
         if likelihood.levels:
             row["accuracy"] = float(np.mean(prediction.probabilities.argmax(axis=1) == y))
         elif exact.any():
@@ -101,6 +101,9 @@ def transforms(observed: Observed) -> np.ndarray:
         heavy = np.full(len(u), True) if likelihood.discrete else np.isin(y, likelihood.atoms)
         if heavy.any():
             u = u - np.where(heavy, chance * np.exp(observed.log_prob), 0.0)
+        if not observed.known.exact.all():
+            low, high = observed.between
+            u = np.where(observed.known.exact, u, low + chance * (high - low))
         u = np.clip(u, 0.0, 1.0)
     return np.where(likelihood.censored(prediction.given), u + chance * (1.0 - u), u)
 

@@ -15,6 +15,7 @@ from .columns import Column, is_missing
 from .inputs import input_of, refuse_duplicates, split_inputs
 from .likelihoods import Likelihood
 from .likelihoods.base import Argument, InvalidValueError, numbers_in
+from .likelihoods.limits import one_sided
 
 __all__ = [
     "Dataset",
@@ -63,7 +64,8 @@ class Dataset:
             *(self.names, self.likelihoods, self.values, self.given, self.observed()), strict=True
         ):
             own = {argument: column[seen] for argument, column in given.items()}
-            doubt = likelihood.at(own).doubt(y[seen])
+            observed = likelihood.at(own)
+            doubt = observed.doubt(y[seen]) or one_sided(observed, y[seen])
             if doubt is not None:
                 yield name, doubt
 
@@ -264,7 +266,7 @@ def _arguments(
         y: the output's own column.
         weighted: whether the weight is needed too; it acts on a fit only.
     """
-    needed = {name: (column, likelihood.arguments[name]) for name, column in likelihood.columns}
+    needed = {name: (column, likelihood.rules[name]) for name, column in likelihood.columns}
     if weighted and likelihood.weight is not None:
         needed["weight"] = (likelihood.weight, WEIGHT)
     if not needed:
@@ -288,7 +290,21 @@ def _arguments(
         values = Y[keys[column]]
         same_index(name, y, values, f"of {column!r}")
         result[argument] = argument_values(name, argument, column, rule, values, len(y), missing)
+    _refuse_crossed(name, likelihood, result)
     return result
+
+
+def _refuse_crossed(name: str, likelihood: Likelihood, given: Mapping[str, np.ndarray]) -> None:
+    """Complain of a lower limit above the upper one."""
+    if "lower" not in given or "upper" not in given:
+        return
+    crossed = np.flatnonzero(given["lower"] > given["upper"])
+    if crossed.size:
+        row, columns = int(crossed[0]), dict(likelihood.columns)
+        raise ValueError(
+            f"output {name!r}, row {row}: {columns['lower']!r} is {given['lower'][row]:g}, which "
+            f"is above {columns['upper']!r}, {given['upper'][row]:g}; a value lies between the two"
+        )
 
 
 def argument_values(
@@ -300,7 +316,7 @@ def argument_values(
     N: int,
     missing: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One argument of an output as N checked numbers; one where the output's value is missing."""
+    """One argument of an output as N checked numbers, its default where the value is missing."""
     cells = _cells(_column(name, values, column), as_numbers=True)
     if len(cells) != N:
         raise ValueError(
@@ -313,17 +329,32 @@ def argument_values(
         raise ValueError(_unsupported(where, error.row, error.value, *wanted)) from None
     needed = np.ones(N, bool) if missing is None else ~missing
     with np.errstate(invalid="ignore"):
-        bad = needed & ~(np.isfinite(numbers) & rule.valid(numbers))
+        fine = np.isfinite(numbers) & rule.valid(numbers)
+    optional = np.isnan(rule.default)
+    bad = needed & ~(fine | (optional & np.isnan(numbers)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(_unsupported(where, row, numbers[row], *wanted, int(bad.sum()) - 1))
-    return np.where(needed, numbers, 1.0)
+    return np.where(needed | (optional & fine), numbers, rule.default)
 
 
 def observe(
-    name: str, likelihood: Likelihood, y: Any, given: Mapping[str, np.ndarray] | None = None
+    name: str,
+    likelihood: Likelihood,
+    y: Any,
+    given: Mapping[str, np.ndarray] | None = None,
+    *,
+    limited: bool = True,
 ) -> tuple[Likelihood, np.ndarray]:
-    """The numbers behind a column of values, checked against the likelihood's support."""
+    """The numbers behind a column of values, checked against the likelihood's support.
+
+    Args:
+        name: the output.
+        likelihood: of the output.
+        y: the column.
+        given: what comes with each value.
+        limited: whether values beyond a limit count as known in part.
+    """
     y, where, given = _column(name, y), f"output {name!r}", given or {}
     categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
     if categories is not None and (categories.ordered or likelihood.outcome != "ordered"):
@@ -339,10 +370,12 @@ def observe(
         raise ValueError(_unsupported(where, error.row, error.value, what, support)) from None
     except ValueError as error:
         raise ValueError(f"{where} {error}") from None
+    if limited:
+        numbers = likelihood.at(given).noted(numbers)
     bad = np.isinf(numbers)
     fine = ~np.isnan(numbers) & ~bad
     here = {argument: column[fine] for argument, column in given.items()}
-    bad[fine] = ~likelihood.at(here).valid(numbers[fine])
+    bad[fine] = ~likelihood.at(here).possible(numbers[fine])
     if bad.any():
         row, others = int(np.flatnonzero(bad)[0]), int(bad.sum()) - 1
         support = likelihood.support_for({key: column[row] for key, column in given.items()})

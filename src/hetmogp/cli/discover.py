@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..text import printable
 from .application import Inputs, Json, Labels, Seed, app, fail, one_clear_line, print_json
 from .files import columns_of, read_table, split_names, with_labels
 
@@ -44,11 +45,13 @@ def discover(
         Y = columns_of(table, named, data)
         from ..discovery import discover
 
-        result = discover(X, Y, seed=seed).table
+        found = discover(X, Y, seed=seed)
         if as_json:
-            print_json(result.to_dict("records"))
+            print_json(found.table.to_dict("records"))
         else:
-            show(result)
+            show(found.table)
+            for note in found.notes:
+                print(printable(note))
 
 
 def show(table: "pd.DataFrame") -> None:
@@ -56,8 +59,6 @@ def show(table: "pd.DataFrame") -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from ..text import printable
 
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     numbers = {"log density": "log_density", "behind": "behind", "error": "error"}

@@ -5,6 +5,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -30,7 +31,20 @@ def output_from(words: str, columns: Sequence[str] = ()) -> tuple[str, Any]:
     if words == name or _plain(likelihood) == "auto":
         return name, "auto"
     kinds = _kinds(likelihoods, likelihoods.Likelihood)
-    return name, _made("likelihood", kinds, likelihood, f"output {name!r}")
+    return name, _likelihood(kinds, likelihood, f"output {name!r}")
+
+
+def _likelihood(kinds: Mapping[str, type], words: str, where: str) -> Any:
+    """A likelihood; one that has a part is followed by it, as in `hurdle:gamma:latent=rate`."""
+    first, *rest = words.split(":")
+    kind = kinds.get(_plain(first))
+    if kind is None or "part" not in inspect.signature(kind).parameters:
+        return _made("likelihood", kinds, words, where)
+    own = list(takewhile(lambda word: "=" in word, rest))
+    if len(own) == len(rest):
+        raise ValueError(f"{where}: {words!r} should name its part too, such as {first}:gamma")
+    part = _likelihood(kinds, ":".join(rest[len(own) :]), where)
+    return _made("likelihood", kinds, ":".join([first, *own]), where, part=part)
 
 
 def kernel_from(words: str) -> Any:
@@ -65,15 +79,14 @@ def _kinds(module: ModuleType, base: type) -> dict[str, type]:
     }
 
 
-def _made(what: str, kinds: Mapping[str, type], words: str, where: str) -> Any:
+def _made(what: str, kinds: Mapping[str, type], words: str, where: str, **given: Any) -> Any:
     """An object from the name of its class and `option=value` words."""
     name, *options = words.split(":")
     if _plain(name) not in kinds:
         names = ", ".join(sorted(kind.__name__ for kind in kinds.values()))
         raise ValueError(f"{where}: there is no {what} {name!r}; there are {names}")
     kind = kinds[_plain(name)]
-    taken = inspect.signature(kind).parameters
-    given: dict[str, Any] = {}
+    taken = _taken(kind)
     for word in options:
         option, equals, value = word.partition("=")
         if not equals:
@@ -87,6 +100,15 @@ def _made(what: str, kinds: Mapping[str, type], words: str, where: str) -> Any:
         return kind(**given)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _taken(kind: type) -> list[str]:
+    """The options of a class; those of `**limits` by their names."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        every = parameter.kind is inspect.Parameter.VAR_KEYWORD
+        names += getattr(kind, "common", ()) if every else [name]
+    return names
 
 
 def _value(option: str, text: str) -> Any:

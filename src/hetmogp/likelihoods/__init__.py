@@ -1,7 +1,7 @@
 """The kinds of output a model can hold, one family per file."""
 
 from .angles import VonMises
-from .base import Argument, Likelihood, Link, exp, identity, logistic
+from .base import Likelihood, Link, exp, identity, logistic
 from .binary import Bernoulli, Binomial
 from .bounded import Beta, LogitNormal, ZeroOneInflatedBeta
 from .classes import Categorical, Classes, Ordinal
@@ -13,7 +13,9 @@ from .counts import (
     ZeroInflatedPoisson,
 )
 from .distribution import FromDistribution, from_distribution
+from .hurdle import Hurdle
 from .lifetimes import Exponential, LogLogistic, LogNormal, Weibull
+from .limits import Argument, Limits
 from .positive import Gamma
 from .real import Gaussian, HetGaussian, HetStudentT, StudentT
 
@@ -31,7 +33,9 @@ __all__ = [
     "Gaussian",
     "HetGaussian",
     "HetStudentT",
+    "Hurdle",
     "Likelihood",
+    "Limits",
     "Link",
     "LogLogistic",
     "LogNormal",

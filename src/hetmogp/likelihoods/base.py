@@ -40,9 +40,10 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from ..quadrature import Expectation, expect
+from . import limits
+from .limits import LIMITS, Argument, Known
 
 __all__ = [
-    "Argument",
     "Latent",
     "Likelihood",
     "Link",
@@ -95,14 +96,6 @@ exp = Link("exp", _exp, np.log)
 logistic = Link("logistic", _sigmoid, _logit)
 
 
-class Argument(NamedTuple):
-    """A number that comes with each observation, in a column of its own; one where not given."""
-
-    support: str  # what it may be, in words
-    valid: Callable[[np.ndarray], np.ndarray]
-    constant: bool = False  # whether one number for all observations makes sense
-
-
 class Warp(NamedTuple):
     """An increasing map of y to a scale on which its predictive is a mixture of normals."""
 
@@ -138,6 +131,7 @@ class Likelihood(eqx.Module):
         arguments: what may come with each observation, by name.
         support: what a value of this output may be, in words, for error messages.
         outcome: what a value is.
+        common: the options that likelihoods of numbers share, for those who list options.
         levels: the values there are, where they are few and known; y is a position among them.
         softmax: whether the parameter functions are log odds of the classes against the first.
         unit: the argument that the mean is proportional to; "" if there is none.
@@ -146,6 +140,7 @@ class Likelihood(eqx.Module):
         ends: the smallest and the largest value there can be.
         atoms: those of a continuous output that have a probability of their own.
         warp: where the predictive of a function of y is a mixture of normals, that function.
+        limits: those of `limits` that are numbers, as (name, number) pairs.
         columns: the columns that hold the arguments, as (argument, column) pairs.
         weight: the column that says how many times each observation counts.
         given: the arguments of the observation at hand (`at`); before that, their defaults.
@@ -156,6 +151,7 @@ class Likelihood(eqx.Module):
     arguments: ClassVar[Mapping[str, Argument]] = {}
     support: ClassVar[str] = "a finite number"
     outcome: ClassVar[Outcome] = "real"
+    common: ClassVar[tuple[str, ...]] = tuple(limits.Limits.__annotations__)
     levels: ClassVar[tuple[Any, ...]] = ()
     softmax: ClassVar[bool] = False
     unit: ClassVar[str] = ""
@@ -167,6 +163,7 @@ class Likelihood(eqx.Module):
 
     latent: tuple[str, ...] = eqx.field(static=True)
     fixed: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    limits: tuple[tuple[str, float], ...] = eqx.field(static=True)
     columns: tuple[tuple[str, str], ...] = eqx.field(static=True)
     weight: str | None = eqx.field(static=True)
     free: dict[str, Any]
@@ -178,12 +175,14 @@ class Likelihood(eqx.Module):
         kind, links = type(self).__name__, self.links  # which some classes make anew each time
         names = list(links)
         chosen = self._default_latent() if latent is None else latent
+        numbers = limits.read(self, values)
         if isinstance(chosen, str):
             raise ValueError(f"{kind}: latent must be a tuple of names, such as ({chosen!r},)")
         for name in (*chosen, *values):
-            if name not in links and (name in chosen or name not in self.arguments):
+            if name not in links and (name in chosen or name not in self.rules):
                 others = f" and takes {list(self.arguments)}" if self.arguments else ""
                 raise ValueError(f"{kind} has no parameter {name!r}; it has {names}{others}")
+        self.limits = numbers
         latents = set(chosen)
         self.latent = tuple(name for name in names if name in latents)
         if not self.latent:
@@ -196,12 +195,18 @@ class Likelihood(eqx.Module):
             (name, self._fixed(name, value)) for name, value in given.items() if name in links
         )
         self.free = {n: None for n in names if n not in latents and n not in given}
-        arguments = {name: given[name] for name in self.arguments if name in given}
+        arguments = {n: given[n] for n in (*self.arguments, *LIMITS) if n in given}
         self.columns = tuple((n, value) for n, value in arguments.items() if isinstance(value, str))
-        self.given = dict.fromkeys(self.arguments, 1.0)
+        self.given = {n: rule.default for n, rule in self.arguments.items()}
+        self.given |= {n: rule.default for n, rule in LIMITS.items() if n in arguments}
         for name, value in arguments.items():
             if not isinstance(value, str):
                 self.given[name] = self._constant(name, value)
+
+    @property
+    def rules(self) -> Mapping[str, Argument]:
+        """What each argument may be, limits among them."""
+        return {**LIMITS, **self.arguments}
 
     def _constant(self, name: str, value: Any) -> float:
         kind, rule = type(self).__name__, self.arguments[name]
@@ -262,6 +267,41 @@ class Likelihood(eqx.Module):
         """
         return None
 
+    def log_density(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log p(y | f) of a value that was seen, whatever came with it."""
+        return self.log_prob(y, f)
+
+    def log_cdf(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log P(Y ≤ y | f), finite far out; from `cdf` and the density unless written."""
+        return limits.log_lower(self, y, f)
+
+    def log_survival(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log P(Y > y | f), as `log_cdf`."""
+        return limits.log_upper(self, y, f)
+
+    def log_interval(
+        self, a: Float[Array, ""], b: Float[Array, ""], f: Float[Array, " J"]
+    ) -> Float[Array, ""]:
+        """Log P(a < Y ≤ b | f), as `log_cdf`."""
+        return limits.log_interval(self, a, b, f)
+
+    def log_cell(
+        self, a: Float[Array, ""], b: Float[Array, ""], f: Float[Array, " J"]
+    ) -> Float[Array, ""]:
+        """Log P(a < Y ≤ b | f) of what a rounded value stands for, which is narrow as a rule.
+
+        An end that is infinite is that of the range.
+        """
+        return limits.log_cell(self, a, b, f)
+
+    def log_positive(self, f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log P(y > 0 | f), for `Hurdle`: one for a positive number, and less for a count."""
+        return jnp.zeros((), f.dtype)
+
+    def sample_positive(self, key: Array, f: Float[Array, " J"]) -> Float[Array, ""]:
+        """One draw of y given f and y > 0, for `Hurdle`; counts write it."""
+        return self.sample(key, f)
+
     def expected_log_prob(
         self, y: Float[Array, ""], mean: Float[Array, " J"], cov: Float[Array, "J J"]
     ) -> Float[Array, ""] | None:
@@ -290,6 +330,16 @@ class Likelihood(eqx.Module):
         """
         return None
 
+    def collapsed(
+        self, mean: Float[Array, " J"], cov: Float[Array, "J J"]
+    ) -> tuple["Likelihood", int] | None:
+        """This likelihood with its last functions integrated out in closed form, given the first.
+
+        Predictions then integrate over so many of the first functions only. `None` where there is
+        no such form.
+        """
+        return None
+
     def valid(self, y: np.ndarray) -> np.ndarray:
         """Which of the (finite) values lie in the support."""
         return np.ones(y.shape, bool)
@@ -308,6 +358,33 @@ class Likelihood(eqx.Module):
     def censored(self, given: Mapping[str, Any]) -> Any:
         """Whether values that come with these arguments are only known to be larger."""
         return given.get(self.censoring, 1.0) == 0
+
+    @property
+    def limited(self) -> bool:
+        """Whether some values may be known in part only; see `limits`."""
+        return bool(self.limits) or any(name in LIMITS for name, _ in self.columns)
+
+    def known(self, y: Any, xp: Any = jnp) -> Known:
+        """Which values are exact, and the intervals that the others lie in."""
+        return limits.known(self, y, xp)
+
+    def log_observed(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
+        """Log of what was observed: of a density, or of the probability of an interval."""
+        return limits.log_observed(self, y, f) if self.limited else self.log_prob(y, f)
+
+    def noted(self, y: np.ndarray) -> np.ndarray:
+        """Values as they count: one beyond a limit is that limit."""
+        return limits.noted(self, y) if self.limited else y
+
+    def rounded(self, step: float) -> "Likelihood":
+        """This likelihood for values that were rounded so; itself where they are whole anyway."""
+        if self.discrete or self.outcome == "circular" or self.atoms:
+            return self
+        return type(self).from_plain_options(**{**self.plain_options(), "step": step})
+
+    def possible(self, y: np.ndarray) -> np.ndarray:
+        """Which values may have been observed; those that were rounded may lie at an end."""
+        return self.valid(limits.typical(self, y))
 
     def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """How far a is from b."""
@@ -397,7 +474,22 @@ class Likelihood(eqx.Module):
         method: Expectation = "auto",
         key: Array | None = None,
     ) -> Float[Array, ""]:
-        """E[log p(y | f)], f ~ N(mean, cov): closed form, quadrature or quasi-Monte Carlo."""
+        """E[log p(y | f)], f ~ N(mean, cov): closed form, quadrature or quasi-Monte Carlo.
+
+        Of an interval, by quadrature; values that are exact keep their closed form.
+        """
+        if not self.limited:
+            return self._expected_exact(y, mean, cov, method, key)
+        seen = self.known(y)
+        partly = expect(lambda f: limits.log_between(self, seen, f), mean, cov, method, key, True)
+        if "step" in dict(self.limits):
+            return partly
+        exact = self._expected_exact(y, mean, cov, method, key)
+        return jnp.where(seen.exact, exact, partly)
+
+    def _expected_exact(
+        self, y: Array, mean: Array, cov: Array, method: Expectation, key: Array | None
+    ) -> Array:
         if method == "auto" and self.is_default:
             closed = self.expected_log_prob(y, mean, cov)
             if closed is not None:
@@ -416,6 +508,11 @@ class Likelihood(eqx.Module):
     def has_cdf(self) -> bool:
         """Whether there is a distribution function; quantiles come from samples otherwise."""
         return type(self).cdf is not Likelihood.cdf
+
+    @property
+    def has_positive(self) -> bool:
+        """Whether `Hurdle` can draw what is above zero of a count."""
+        return type(self).sample_positive is not Likelihood.sample_positive
 
     @property
     def is_default(self) -> bool:
@@ -438,10 +535,11 @@ class Likelihood(eqx.Module):
 
     def start(self, y: np.ndarray) -> Start:
         """Where learning starts, from the observed values y."""
+        seen, y = y, limits.typical(self, y)
         known = {
             name: float(self.links[name].inverse(value)) for name, value in self.initial(y).items()
         }
-        constants = known if set(known) >= {*self.latent, *self.free} else self._likely(y, known)
+        constants = known if set(known) >= {*self.latent, *self.free} else self._likely(seen, known)
         with np.errstate(all="ignore"):
             scale = float(np.std(self.warped(y)[0])) or 1.0
         return Start(
@@ -463,7 +561,7 @@ class Likelihood(eqx.Module):
             free = {name: every[name] for name in self.free}
             fitted = eqx.tree_at(lambda one: one.free, self, free) if free else self
             f = jnp.stack([jnp.asarray(every[name], float) for name in self.latent])
-            return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_prob(y, f))(values, given))
+            return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_observed(y, f))(values, given))
 
         def finite(z: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = jax.value_and_grad(cost)(jnp.asarray(z))
@@ -497,7 +595,7 @@ class Likelihood(eqx.Module):
 
         A subclass whose constructor takes anything else adds it here.
         """
-        columns, options = dict(self.columns), dict[str, Any](self.fixed)
+        columns, options = dict(self.columns), dict[str, Any]((*self.fixed, *self.limits))
         for name, value in self.given.items():
             if name in columns:
                 options[name] = columns[name]

@@ -1,7 +1,7 @@
 """Outputs that are yes or no: Bernoulli, and Binomial for how often out of several times."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import equinox as eqx
 import jax
@@ -11,8 +11,9 @@ from jax.scipy.special import gammaln, log_ndtr, ndtr
 from jaxtyping import Array
 from scipy.special import ndtri
 
-from .base import Argument, Likelihood, Start, logistic
+from .base import Likelihood, Start, logistic
 from .incomplete import lower_beta
+from .limits import Argument, Limits
 from .special import expected_logistic, expected_softplus
 
 __all__ = ["Bernoulli", "Binomial"]
@@ -101,6 +102,7 @@ class Binomial(Likelihood):
         trials: the column that holds the number of trials of each observation, or one number for
             all. Predictions are for one trial, a proportion, unless `given` says how many.
         weight: the column that says how many times each observation counts.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"probability": logistic}
@@ -115,8 +117,14 @@ class Binomial(Likelihood):
     mean_name = "probability"
     ends = (0.0, np.inf)
 
-    def __init__(self, trials: int | str | None = None, *, weight: str | None = None):
-        super().__init__(trials=trials, weight=weight)
+    def __init__(
+        self,
+        trials: int | str | None = None,
+        *,
+        weight: str | None = None,
+        **limits: Unpack[Limits],
+    ):
+        super().__init__(trials=trials, weight=weight, **limits)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_prob`."""

@@ -1,6 +1,7 @@
 """Outputs between zero and one: Beta, with and without values at the ends, and LogitNormal."""
 
 from collections.abc import Mapping
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jaxtyping import Array
 from ..quadrature import constant, expect, gauss_hermite
 from .base import Latent, Likelihood, Warp, exp, logistic
 from .incomplete import lower_beta
+from .limits import Limits
 from .real import Normal
 from .special import expected_logistic, expected_softplus, log_gamma
 
@@ -40,6 +42,7 @@ class Beta(Likelihood):
         concentration: a fixed concentration, where it is not latent.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"mean": logistic, "concentration": exp}
@@ -53,8 +56,11 @@ class Beta(Likelihood):
         *,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(mean=mean, concentration=concentration, weight=weight, latent=latent)
+        super().__init__(
+            mean=mean, concentration=concentration, weight=weight, latent=latent, **limits
+        )
 
     def _shapes(self, f: Array) -> tuple[Array, Array]:
         return shapes(*self.unlinked(f))
@@ -103,6 +109,7 @@ class ZeroOneInflatedBeta(Likelihood):
         one: a fixed probability that an end is 1; learned when not given.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; mean and edge by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"mean": logistic, "concentration": exp, "edge": logistic, "one": logistic}
@@ -120,9 +127,16 @@ class ZeroOneInflatedBeta(Likelihood):
         *,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
         super().__init__(
-            mean=mean, concentration=concentration, edge=edge, one=one, weight=weight, latent=latent
+            mean=mean,
+            concentration=concentration,
+            edge=edge,
+            one=one,
+            weight=weight,
+            latent=latent,
+            **limits,
         )
 
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -210,6 +224,7 @@ class LogitNormal(Normal):
         scale: the standard deviation of the noise on that scale; learned when not given.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the mean by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     default_latent = ("mean",)
@@ -218,9 +233,14 @@ class LogitNormal(Normal):
     warp = Warp(logit, lambda y: -jnp.log(y) - jnp.log1p(-y), jax.nn.sigmoid)
 
     def __init__(
-        self, scale: float | None = None, *, weight: str | None = None, latent: Latent = None
+        self,
+        scale: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, weight=weight, latent=latent)
+        super().__init__(scale=scale, weight=weight, latent=latent, **limits)
 
     def mean(self, f: Array) -> Array:
         """See `Likelihood.mean`."""

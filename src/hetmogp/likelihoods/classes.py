@@ -31,7 +31,7 @@ class Classes(Likelihood):
         kind = type(self).__name__
         self.classes = tuple(_plain(label) for label in classes or ())
         if classes is None:  # to be read from the data
-            self.latent = self.fixed = self.columns = ()
+            self.latent = self.fixed = self.columns = self.limits = ()
             self.free, self.given, self.weight = {}, {}, weight
             return
         if len(set(self.classes)) != len(self.classes):

@@ -5,7 +5,7 @@ then per unit of exposure.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,14 @@ from jaxtyping import Array
 from scipy.special import expit
 
 from ..quadrature import expect
-from .base import Argument, Latent, Likelihood, exp, logistic
+from .base import Latent, Likelihood, exp, logistic
 from .incomplete import lower_beta, lower_gamma
-from .special import expected_softplus, log_rising
+from .limits import Argument, Limits
+from .special import expected_softplus, log_complement, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
 
+ALMOST = 1.0 - 1e-12  # of the unit of time in which arrivals are counted
 LARGE = 16.0  # the log of a rate from which on a count is as good as normal
 
 
@@ -41,6 +43,15 @@ def _poisson_sample(key: Array, log_rate: Array) -> Array:
     rate = jnp.exp(log_rate)
     normal = rate + jnp.sqrt(rate) * jax.random.normal(key, dtype=log_rate.dtype)
     return jnp.where(large, jnp.round(normal), exact.astype(log_rate.dtype))
+
+
+def _poisson_positive(key: Array, log_rate: Array) -> Array:
+    """One draw above zero: the first arrival within a unit of time, and those after it."""
+    first, second = jax.random.split(key)
+    rate = jnp.exp(log_rate)
+    uniform = jax.random.uniform(first, dtype=log_rate.dtype)
+    when = -jnp.log1p(uniform * jnp.expm1(-rate)) / rate
+    return 1.0 + _poisson_sample(second, log_rate + jnp.log1p(-jnp.minimum(when, ALMOST)))
 
 
 def _negative_binomial_log_prob(y: Array, log_mean: Array, log_c: Array) -> Array:
@@ -78,6 +89,21 @@ def _negative_binomial_many(
     return _poisson_many(generator, log_mean + gamma - log_c)
 
 
+def _negative_binomial_positive(key: Array, log_mean: Array, log_c: Array) -> Array:
+    """The same, where P(no arrival before t) = (1 + mean t/c)^−c.
+
+    The rate given an arrival at t is Gamma(c + 1, c/mean + t).
+    """
+    first, second, third = jax.random.split(key, 3)
+    c, odds = jnp.exp(log_c), jax.nn.softplus(log_mean - log_c)
+    uniform = jax.random.uniform(first, dtype=log_mean.dtype)
+    log_none = jnp.log1p(uniform * jnp.expm1(-c * odds))  # log P(no arrival before it)
+    when = jnp.minimum(jnp.expm1(-log_none / c) * jnp.exp(log_c - log_mean), ALMOST)
+    log_rate = jax.random.loggamma(second, c + 1.0, dtype=log_mean.dtype)
+    log_rate -= jnp.log(jnp.exp(log_c - log_mean) + when)
+    return 1.0 + _poisson_sample(third, log_rate + jnp.log1p(-when))
+
+
 def _negative_binomial_variance(log_mean: Array, log_c: Array) -> Array:
     return jnp.exp(log_mean) + jnp.exp(2.0 * log_mean - log_c)
 
@@ -90,15 +116,24 @@ class Family(NamedTuple):
     sample: Callable[..., Array]  # of a key and those
     sample_many: Callable[..., np.ndarray]  # of NumPy's generator and those
     variance: Callable[..., Array]
+    positive: Callable[..., Array]  # as `sample`, given that it is not zero
 
 
-POISSON = Family(_poisson_log_prob, _poisson_cdf, _poisson_sample, _poisson_many, jnp.exp)
+POISSON = Family(
+    _poisson_log_prob,
+    _poisson_cdf,
+    _poisson_sample,
+    _poisson_many,
+    jnp.exp,
+    _poisson_positive,
+)
 NEGATIVE_BINOMIAL = Family(
     _negative_binomial_log_prob,
     _negative_binomial_cdf,
     _negative_binomial_sample,
     _negative_binomial_many,
     _negative_binomial_variance,
+    _negative_binomial_positive,
 )
 
 
@@ -145,6 +180,14 @@ class Count(Likelihood):
         """See `Likelihood.sample_many`."""
         return self.family.sample_many(generator, *map(np.asarray, self._logs(jnp.asarray(f))))
 
+    def log_positive(self, f: Array) -> Array:
+        """See `Likelihood.log_positive`."""
+        return log_complement(self.log_prob(jnp.zeros((), f.dtype), f))
+
+    def sample_positive(self, key: Array, f: Array) -> Array:
+        """See `Likelihood.sample_positive`."""
+        return self.family.positive(key, *self._logs(f))
+
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
         return (y >= 0) & (y == np.floor(y))
@@ -166,13 +209,16 @@ class Poisson(Count):
     Args:
         exposure: the column that holds the exposure of each observation.
         weight: the column that says how many times each observation counts.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"rate": exp}
     family = POISSON
 
-    def __init__(self, *, exposure: str | None = None, weight: str | None = None):
-        super().__init__(exposure=exposure, weight=weight)
+    def __init__(
+        self, *, exposure: str | None = None, weight: str | None = None, **limits: Unpack[Limits]
+    ):
+        super().__init__(exposure=exposure, weight=weight, **limits)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """Y μ − e^(μ + v/2) − log y!."""
@@ -199,6 +245,7 @@ class NegativeBinomial(Count):
         exposure: the column that holds the exposure of each observation; the mean is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the mean by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"mean": exp, "concentration": exp}
@@ -213,9 +260,15 @@ class NegativeBinomial(Count):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
         super().__init__(
-            mean=mean, concentration=concentration, exposure=exposure, weight=weight, latent=latent
+            mean=mean,
+            concentration=concentration,
+            exposure=exposure,
+            weight=weight,
+            latent=latent,
+            **limits,
         )
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
@@ -285,6 +338,7 @@ class ZeroInflatedPoisson(ZeroInflated):
         exposure: the column that holds the exposure of each observation; the rate is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"rate": exp, "zero": logistic}
@@ -298,8 +352,11 @@ class ZeroInflatedPoisson(ZeroInflated):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(rate=rate, zero=zero, exposure=exposure, weight=weight, latent=latent)
+        super().__init__(
+            rate=rate, zero=zero, exposure=exposure, weight=weight, latent=latent, **limits
+        )
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """Closed but for E[log(e^f₂ + e^−λ)], needed where y = 0."""
@@ -318,6 +375,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
         exposure: the column that holds the exposure of each observation; the mean is per unit.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; mean and zero by default.
+        **limits: `lower` and `upper`, for values known in part.
     """
 
     links = {"mean": exp, "concentration": exp, "zero": logistic}
@@ -333,6 +391,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
         exposure: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
         values = {"mean": mean, "concentration": concentration, "zero": zero}
-        super().__init__(**values, exposure=exposure, weight=weight, latent=latent)
+        super().__init__(**values, exposure=exposure, weight=weight, latent=latent, **limits)

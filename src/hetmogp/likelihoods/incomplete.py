@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .special import log_gamma
+
 __all__ = ["lower_beta", "lower_gamma"]
 
 DEPTH = 24.0  # nats below its peak at which a density counts as zero
@@ -27,6 +29,7 @@ NEAR = 3e-3  # of the peak, where a series keeps the digits that a difference wo
 NODES, WEIGHTS = (side[8:] for side in np.polynomial.legendre.leggauss(16))  # and their mirror
 
 
+@jax.custom_jvp
 def lower_gamma(a: Array, log_x: Array) -> Array:
     """P(a, x), the share of a gamma distribution of shape a > 0 that lies below x."""
     b = a + RAISED
@@ -53,6 +56,7 @@ def lower_gamma(a: Array, log_x: Array) -> Array:
     return jnp.where(log_x > -jnp.inf, jnp.clip(below + steps, 0.0, 1.0), 0.0)
 
 
+@jax.custom_jvp
 def lower_beta(a: Array, b: Array, log_odds: Array) -> Array:
     """I_x(a, b), the share of a beta distribution below x, for x = σ(log_odds) and a, b > 0."""
     A, B = a + RAISED, b + RAISED
@@ -88,6 +92,39 @@ def lower_beta(a: Array, b: Array, log_odds: Array) -> Array:
         down, second = down + second, second * y * (A + b + k) / (b + k + 1)
     inside = jnp.clip(below + up - down, 0.0, 1.0)
     return jnp.where(jnp.abs(log_odds) < jnp.inf, inside, jnp.where(log_odds > 0, 1.0, 0.0))
+
+
+# Their slopes: along x the density, along a shape a difference, for which there is no closed form.
+# Both cost a fraction of what differentiating the sums would, above all in the compiler.
+
+
+def _shape_slope(share: Callable[[Array], Array], here: Array, a: Array) -> Array:
+    step = jnp.sqrt(jnp.finfo(jnp.result_type(a)).eps) * (1.0 + a)
+    return (share(a + step) - here) / step
+
+
+def _gamma_density(a: Array, log_x: Array) -> Array:
+    """Of log x."""
+    t = jnp.clip(log_x, -FAR, 700.0)
+    return jnp.exp(a * t - jnp.exp(t) - log_gamma(a))
+
+
+def _beta_density(a: Array, b: Array, log_odds: Array) -> Array:
+    """Of the log odds."""
+    t = jnp.clip(log_odds, -FAR, FAR)
+    log_area = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
+    return jnp.exp(-a * jax.nn.softplus(-t) - b * jax.nn.softplus(t) - log_area)
+
+
+lower_gamma.defjvps(
+    lambda da, here, a, x: da * _shape_slope(lambda a: lower_gamma(a, x), here, a),
+    lambda dx, _, a, x: dx * _gamma_density(a, x),
+)
+lower_beta.defjvps(
+    lambda da, here, a, b, x: da * _shape_slope(lambda a: lower_beta(a, b, x), here, a),
+    lambda db, here, a, b, x: db * _shape_slope(lambda b: lower_beta(a, b, x), here, b),
+    lambda dx, _, a, b, x: dx * _beta_density(a, b, x),
+)
 
 
 def _below(

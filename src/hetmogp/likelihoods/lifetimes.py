@@ -6,7 +6,7 @@ known to be longer.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,10 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array
 
 from ..quadrature import expect
-from .base import Argument, Latent, Likelihood, Warp, exp, identity
-from .real import normal_log_density
-from .special import expected_softplus
+from .base import Latent, Likelihood, Warp, exp, identity
+from .limits import Argument, Limits, log_difference
+from .real import normal_log_density, normal_log_interval
+from .special import expected_softplus, log_complement
 
 __all__ = ["Exponential", "LogLogistic", "LogNormal", "Weibull"]
 
@@ -25,7 +26,9 @@ __all__ = ["Exponential", "LogLogistic", "LogNormal", "Weibull"]
 class Lifetime(Likelihood):
     """A positive time, its end seen or not."""
 
-    arguments = {"event": Argument("0 (right-censored) or 1", lambda e: (e == 0) | (e == 1))}
+    arguments = {
+        "event": Argument("0 (right-censored) or 1", lambda e: (e == 0) | (e == 1), partly=True)
+    }
     censoring = "event"
     support = "a number > 0"
     ends = (0.0, np.inf)
@@ -49,6 +52,20 @@ class Lifetime(Likelihood):
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
         return jnp.where(y > 0, -jnp.expm1(self.log_survival(jnp.maximum(y, 1e-300), f)), 0.0)
+
+    def log_cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_cdf`."""
+        return log_complement(self.log_survival(y, f))
+
+    def log_interval(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_interval`."""
+        return log_difference(self.log_survival(a, f), self.log_survival(b, f))
+
+    def log_cell(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_cell`; from zero on it is the distribution function."""
+        from_zero = a <= 0
+        inside = self.log_interval(jnp.where(from_zero, 0.5 * b, a), b, f)
+        return jnp.where(from_zero, self.log_cdf(b, f), inside)
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""
@@ -76,13 +93,16 @@ class Exponential(Lifetime):
     Args:
         event: the column that holds 1 where the end was seen and 0 where not; all seen by default.
         weight: the column that says how many times each observation counts.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"rate": exp}
     support = "a number >= 0"
 
-    def __init__(self, *, event: str | None = None, weight: str | None = None):
-        super().__init__(event=event, weight=weight)
+    def __init__(
+        self, *, event: str | None = None, weight: str | None = None, **limits: Unpack[Limits]
+    ):
+        super().__init__(event=event, weight=weight, **limits)
 
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
@@ -149,6 +169,7 @@ class Weibull(Scaled):
         event: the column that holds 1 where the end was seen and 0 where not; all seen by default.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the scale by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     def __init__(
@@ -159,8 +180,11 @@ class Weibull(Scaled):
         event: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, shape=shape, event=event, weight=weight, latent=latent)
+        super().__init__(
+            scale=scale, shape=shape, event=event, weight=weight, latent=latent, **limits
+        )
 
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
@@ -212,6 +236,7 @@ class LogLogistic(Scaled):
         event: the column that holds 1 where the end was seen and 0 where not; all seen by default.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the scale by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     def __init__(
@@ -222,8 +247,11 @@ class LogLogistic(Scaled):
         event: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, shape=shape, event=event, weight=weight, latent=latent)
+        super().__init__(
+            scale=scale, shape=shape, event=event, weight=weight, latent=latent, **limits
+        )
 
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
@@ -276,6 +304,7 @@ class LogNormal(Lifetime):
         event: the column that holds 1 where the end was seen and 0 where not; all seen by default.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the mean of log y by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"mean": identity, "scale": exp}
@@ -289,8 +318,9 @@ class LogNormal(Lifetime):
         event: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, event=event, weight=weight, latent=latent)
+        super().__init__(scale=scale, event=event, weight=weight, latent=latent, **limits)
 
     def log_density(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_density`."""
@@ -299,16 +329,27 @@ class LogNormal(Lifetime):
 
     def log_survival(self, y: Array, f: Array) -> Array:
         """See `Lifetime.log_survival`."""
+        return log_ndtr(-self._standard(y, f))
+
+    def log_cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_cdf`."""
+        return log_ndtr(self._standard(y, f))
+
+    def log_interval(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_interval`."""
+        return normal_log_interval(self._standard(a, f), self._standard(b, f))
+
+    def _standard(self, y: Array, f: Array) -> Array:
         mean, scale = self.parameters(f)
-        return log_ndtr((mean - jnp.log(y)) / scale)
+        return (jnp.log(y) - mean) / scale
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
         """Closed where the end was seen; E[log Φ] by quadrature where not."""
         _, scale = self.parameters(mean)
         seen = self.log_density(y, mean) - 0.5 * cov[0, 0] / scale**2
-        if not self.columns:
+        if self.censoring not in dict(self.columns):
             return seen
-        longer = expect(lambda f: self.log_survival(y, f), mean, cov)
+        longer = expect(lambda f: self.log_survival(y, f), mean, cov, few=True)
         return jnp.where(jnp.asarray(self.given["event"]) > 0, seen, longer)
 
     def mean(self, f: Array) -> Array:

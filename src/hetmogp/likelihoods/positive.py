@@ -1,46 +1,53 @@
-"""Positive outputs: Gamma. Those that may be right-censored are in `lifetimes`."""
+"""Positive outputs whose shape may vary: Gamma."""
 
 from collections.abc import Mapping
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..quadrature import constant, gauss_hermite
-from .base import Latent, Likelihood, Start, exp
+from ..quadrature import constant, expect, gauss_hermite
+from .base import Latent, Start, exp
 from .incomplete import lower_gamma
+from .lifetimes import Lifetime
+from .limits import Limits, log_cell, log_interval, log_lower, log_upper
 from .special import log_gamma
 
 __all__ = ["Gamma"]
 
 
-class Gamma(Likelihood):
+class Gamma(Lifetime):
     """A positive output: y ~ Gamma(shape(x), rate(x)), with mean shape/rate.
 
     Args:
         shape: a fixed shape, where it is not latent.
         rate: a fixed rate, where it is not latent.
+        event: the column that holds 1 where the end was seen and 0 where not; all seen by default.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; both by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"shape": exp, "rate": exp}
-    support = "a number > 0"
-    ends = (0.0, np.inf)
 
     def __init__(
         self,
         shape: float | None = None,
         rate: float | None = None,
         *,
+        event: str | None = None,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(shape=shape, rate=rate, weight=weight, latent=latent)
+        super().__init__(
+            shape=shape, rate=rate, event=event, weight=weight, latent=latent, **limits
+        )
 
-    def log_prob(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_prob`."""
+    def log_density(self, y: Array, f: Array) -> Array:
+        """See `Lifetime.log_density`."""
         log_shape, log_rate = self.unlinked(f)
         z = log_rate + jnp.log(y)  # the slopes of log(rate · y) overflow where y is tiny
         shape = jnp.exp(log_shape)
@@ -53,7 +60,27 @@ class Gamma(Likelihood):
         rate = jnp.exp(mean[1] + 0.5 * cov[1, 1])
         shapes = jnp.exp(mean[0] + jnp.sqrt(jnp.maximum(cov[0, 0], 1e-30)) * nodes)
         size = jnp.sum(weights * log_gamma(shapes))
-        return shape * (mean[1] + cov[0, 1] + jnp.log(y)) - jnp.log(y) - rate * y - size
+        seen = shape * (mean[1] + cov[0, 1] + jnp.log(y)) - jnp.log(y) - rate * y - size
+        if self.censoring not in dict(self.columns):
+            return seen
+        longer = expect(lambda f: self.log_survival(y, f), mean, cov, few=True)
+        return jnp.where(jnp.asarray(self.given["event"]) > 0, seen, longer)
+
+    def log_survival(self, y: Array, f: Array) -> Array:
+        """See `Lifetime.log_survival`."""
+        return log_upper(self, y, f)
+
+    def log_cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_cdf`."""
+        return log_lower(self, y, f)
+
+    def log_interval(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_interval`."""
+        return log_interval(self, a, b, f)
+
+    def log_cell(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_cell`."""
+        return log_cell(self, a, b, f)
 
     def mean(self, f: Array) -> Array:
         """See `Likelihood.mean`."""
@@ -74,10 +101,6 @@ class Gamma(Likelihood):
         """See `Likelihood.sample`."""
         shape, rate = self.parameters(f)
         return jax.random.gamma(key, jnp.asarray(shape, f.dtype), dtype=f.dtype) / rate
-
-    def valid(self, y: np.ndarray) -> np.ndarray:
-        """See `Likelihood.valid`."""
-        return y > 0
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
         """Moments: shape = mean²/variance, rate = mean/variance, neither taken to an extreme."""

@@ -1,22 +1,30 @@
 """Real-valued outputs: Gaussian and Student-t, with one noise for all inputs or one at each."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..quadrature import constant, gauss_hermite
 from .base import Latent, Likelihood, exp, identity
 from .incomplete import lower_beta
+from .limits import Limits, log_difference
 from .special import log_rising
 
 __all__ = ["Gaussian", "HetGaussian", "HetStudentT", "StudentT"]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def normal_log_interval(a: Array, b: Array) -> Array:
+    """Log P(a < Z ≤ b), Z standard normal, from the tail in which the digits are."""
+    upper = a > 0
+    low, high = jnp.where(upper, -b, a), jnp.where(upper, -a, b)
+    return log_difference(log_ndtr(high), log_ndtr(low))
 
 
 def normal_log_density(y: Array, mean: Array, variance: Array) -> Array:
@@ -62,6 +70,29 @@ class Normal(Likelihood):
         mean, variance = self._normal(f)
         return ndtr((self.warped(jnp.clip(y, *self.ends))[0] - mean) / jnp.sqrt(variance))
 
+    def _standard(self, y: Array, f: Array) -> Array:
+        """How many standard deviations y is above the mean."""
+        mean, variance = self._normal(f)
+        return (self.warped(y)[0] - mean) / jnp.sqrt(variance)
+
+    def log_cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_cdf`."""
+        return log_ndtr(self._standard(y, f))
+
+    def log_survival(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_survival`."""
+        return log_ndtr(-self._standard(y, f))
+
+    def log_interval(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_interval`."""
+        return normal_log_interval(self._standard(a, f), self._standard(b, f))
+
+    def log_cell(self, a: Array, b: Array, f: Array) -> Array:
+        """See `Likelihood.log_cell`."""
+        if self.warp is None:
+            return self.log_interval(a, b, f)
+        return super().log_cell(a, b, f)
+
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
         mean, variance = self._normal(f)
@@ -93,14 +124,20 @@ class Gaussian(Normal):
         scale: the standard deviation of the noise; learned when not given.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the mean by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     default_latent = ("mean",)
 
     def __init__(
-        self, scale: float | None = None, *, weight: str | None = None, latent: Latent = None
+        self,
+        scale: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, weight=weight, latent=latent)
+        super().__init__(scale=scale, weight=weight, latent=latent, **limits)
 
 
 class HetGaussian(Normal):
@@ -108,12 +145,13 @@ class HetGaussian(Normal):
 
     Args:
         weight: the column that says how many times each observation counts.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     links = {"mean": identity, "variance": exp}
 
-    def __init__(self, *, weight: str | None = None):
-        super().__init__(weight=weight)
+    def __init__(self, *, weight: str | None = None, **limits: Unpack[Limits]):
+        super().__init__(weight=weight, **limits)
 
     def _normal(self, f: Array) -> tuple[Array, Array]:
         mean, variance = self.parameters(f)
@@ -155,10 +193,19 @@ class Student(Likelihood):
         location, scale, df = self.parameters(f)
         z = (y - location) / scale
         df = jnp.asarray(df, f.dtype)
-        tail = 0.5 * lower_beta(
-            df / 2, jnp.full_like(df, 0.5), jnp.log(df) - 2.0 * jnp.log(jnp.abs(z))
-        )
-        return jnp.where(z > 0, 1.0 - tail, tail)
+        near = jnp.abs(z) < 1e-5  # where it is a straight line, and a logarithm of z has no slope
+        log_z = jnp.log(jnp.abs(jnp.where(near, 1.0, z)))
+        tail = 0.5 * lower_beta(df / 2, jnp.full_like(df, 0.5), jnp.log(df) - 2.0 * log_z)
+        line = 0.5 + z * jnp.exp(_log_normaliser(df))
+        return jnp.where(near, line, jnp.where(z > 0, 1.0 - tail, tail))
+
+    def log_cdf(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_cdf`; a heavy tail keeps its digits as it is."""
+        return jnp.log(jnp.maximum(self.cdf(y, f), 1e-300))
+
+    def log_survival(self, y: Array, f: Array) -> Array:
+        """See `Likelihood.log_survival`: that of the mirror image."""
+        return self.log_cdf(2.0 * self.parameters(f)[0] - y, f)
 
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
@@ -201,6 +248,7 @@ class StudentT(Student):
         df: the degrees of freedom; learned when not given.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; the location by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     default_latent = ("location",)
@@ -212,8 +260,9 @@ class StudentT(Student):
         *,
         weight: str | None = None,
         latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(scale=scale, df=df, weight=weight, latent=latent)
+        super().__init__(scale=scale, df=df, weight=weight, latent=latent, **limits)
 
 
 class HetStudentT(Student):
@@ -223,14 +272,20 @@ class HetStudentT(Student):
         df: the degrees of freedom; learned when not given.
         weight: the column that says how many times each observation counts.
         latent: the parameters that are functions of the input; location and scale by default.
+        **limits: `lower`, `upper` and `step`, for values known in part.
     """
 
     default_latent = ("location", "scale")
 
     def __init__(
-        self, df: float | None = None, *, weight: str | None = None, latent: Latent = None
+        self,
+        df: float | None = None,
+        *,
+        weight: str | None = None,
+        latent: Latent = None,
+        **limits: Unpack[Limits],
     ):
-        super().__init__(df=df, weight=weight, latent=latent)
+        super().__init__(df=df, weight=weight, latent=latent, **limits)
 
 
 def _log_normaliser(df: Array | float) -> Array:

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from ..quadrature import constant
 
-__all__ = ["expected_logistic", "expected_softplus", "log_gamma", "log_rising"]
+__all__ = ["expected_logistic", "expected_softplus", "log_complement", "log_gamma", "log_rising"]
 
 # The logistic function as a mixture of normal distribution functions, σ(f) = Σ p Φ(s f) to 2e-9
 # (Monahan and Stefanski, 1992): expectations under a Gaussian are then closed forms, good for any
@@ -43,6 +43,14 @@ def expected_softplus(mean: Array, variance: Array) -> Array:
     density = jnp.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     below = 0.5 * (1.0 + erf(t / np.sqrt(2.0)))  # Φ(t), to an absolute error of 1e-16
     return jnp.sum(share * width / slope * (t * below + density))
+
+
+def log_complement(log_p: Array) -> Array:
+    """log(1 − p) from log p, to all digits at both ends; finite where p is one."""
+    log_p = jnp.minimum(log_p, -1e-300)
+    near = log_p > -0.6931  # p above a half
+    one, other = jnp.where(near, log_p, -1.0), jnp.where(near, -1.0, log_p)
+    return jnp.where(near, jnp.log(-jnp.expm1(one)), jnp.log1p(-jnp.exp(other)))
 
 
 SHIFT = 8  # from where on Stirling's series has all digits

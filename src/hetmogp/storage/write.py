@@ -118,7 +118,7 @@ def refuse_unsaveable(
             _refuse_odd(f"input {name!r} has the level", column.dtype.categories)
     for name, likelihood in likelihoods.items():
         automatic = isinstance(likelihood, str)
-        candidates: Any = propose(Y[name]).candidates if automatic else (likelihood,)
+        candidates: Any = propose(Y[name], name).candidates if automatic else (likelihood,)
         for one in candidates:
             _of_likelihood(name, one)
             if one.labelled and not one.levels:

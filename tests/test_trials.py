@@ -1,0 +1,58 @@
+"""Small trials of likelihoods: constants are the most likely ones, and functions are found."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import hetmogp as hm
+from hetmogp.session import session
+from hetmogp.tables import read
+from hetmogp.trials import features, held_out
+
+rng = np.random.default_rng(2)
+N = 400
+x = rng.uniform(0, 1, N)
+rows = np.arange(N)
+
+
+@pytest.fixture(scope="module")
+def tried():
+    """A sine with noise of 0.3."""
+    y = 2.0 * np.sin(8 * x) + 0.3 * rng.normal(size=N)
+    data = read({"y": hm.Gaussian()}, x, {"y": y})
+    with session():
+        phi = features(data.inputs[0], data.columns, 0)
+        return y, held_out(hm.Gaussian(), phi, y, rows[:250], rows[250:])
+
+
+def test_the_constant_is_the_most_likely_one(tried):
+    y, scores = tried
+    truth = stats.norm(y[:250].mean(), y[:250].std())
+    np.testing.assert_allclose(scores.constant, truth.logpdf(y[250:]), atol=1e-3)
+
+
+def test_functions_are_found(tried):
+    y, scores = tried
+    truth = stats.norm(2.0 * np.sin(8 * x[250:]), 0.3).logpdf(y[250:])
+    assert truth.mean() - scores.learned.mean() < 0.1
+    assert scores.learned.mean() - scores.constant.mean() > 1.0
+
+
+def test_labels_and_several_inputs_have_features():
+    X = {"a": x, "b": rng.normal(size=N), "kind": np.array(["p", "q", "r"])[rows % 3]}
+    data = read({"y": hm.Gaussian()}, pd.DataFrame(X), {"y": x})
+    tables = features(data.inputs[0], data.columns, 0)
+    assert len({table.shape for table in tables}) == 1
+    assert all(np.isfinite(table).all() for table in tables)
+    kinds = 2.0 * (rows % 3 == 1) - x
+    with session():
+        scores = held_out(hm.Gaussian(), tables, kinds, rows[:250], rows[250:])
+    assert scores is not None
+    assert scores.learned.mean() - scores.constant.mean() > 0.7
+
+
+def test_what_is_not_finite_is_no_score():
+    with session():
+        y = np.where(rows < 250, 1.0 + x, 1e300)
+        assert held_out(hm.Gaussian(), [np.zeros((N, 1))], y, rows[:250], rows[250:]) is None

@@ -532,6 +532,7 @@ def test_a_proportion_may_be_an_end():
     known: Any = SimpleNamespace(
         prediction=SimpleNamespace(likelihood=likelihood, name="cover", given={}),
         numbers=y,
+        known=SimpleNamespace(exact=np.full(2000, True)),
         cdf=np.where(y < 1, 0.25 + 0.5 * half.cdf(y), 1.0),
         log_prob=np.log(np.where(np.isin(y, (0, 1)), 0.25, 0.5 * half.pdf(y))),
     )

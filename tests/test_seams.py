@@ -16,7 +16,8 @@ KINDS = [
     if isinstance(kind, type) and issubclass(kind, likelihoods.Likelihood | kernels.Kernel)
 ]
 CLASSES = {kind.__name__ for kind in KINDS} - {"Likelihood", "Kernel"}
-ARGUMENTS = {argument for kind in KINDS for argument in getattr(kind, "arguments", {})}
+EACH = [getattr(kind, "arguments", {}) for kind in KINDS]
+ARGUMENTS = {name for one in EACH if not isinstance(one, property) for name in one}
 
 
 def others() -> dict[str, ast.Module]:

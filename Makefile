@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail group_means forecasting draws clean
+.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws clean
 
 install: $(READY)
 
@@ -104,6 +104,10 @@ forecasting: $(READY)
 # The time and memory of joint draws.
 draws: $(READY)
 	$(BIN)/python benchmarks/draws.py --million
+
+# Lengthscales and standard deviations of local latents on simulated places.
+local_truth: $(READY)
+	$(BIN)/python benchmarks/local_truth.py --places 2000
 
 discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2

@@ -2,11 +2,15 @@
 
     python benchmarks/fine_detail.py --splits 5 --out docs/images/london_local.png
 
-The data are those of the experiments, in the folder HETMOGP_DATA.
+The data are those of the experiments, in the folder HETMOGP_DATA. GPBoost is measured beside it
+where `make peers` has installed it.
 """
 
 import argparse
+import json
 import os
+import subprocess
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -21,6 +25,7 @@ from hetmogp.experiments.data import find
 
 CENTRE = {"longitude": (-0.16, -0.06), "latitude": (51.49, 51.55)}
 MODELS = {"smooth": {"local": 0, "inducing": 100}, "default": {}}
+PEER = Path(".venv-peers/bin/python"), Path(__file__).parent / "peers/gpboost_peer.py"
 
 
 def compared(split, path):
@@ -40,7 +45,22 @@ def compared(split, path):
         inside = np.mean((held["log_price"] >= lower) & (held["log_price"] <= upper))
         words = ", ".join(f"{key} {value:.3f}" for key, value in scores.items())
         print(f"split {split} {name}: {words}, in 90%: {inside:.2f}, {seconds:.0f} s", flush=True)
+    if PEER[0].exists():
+        print(f"split {split} GPBoost: {peer(train, at.assign(**held.set_index(at.index)))}")
     return models, train
+
+
+def peer(train, test):
+    """What GPBoost gives on the same sales, in words."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("train.csv", "test.csv")]
+        for path, table in zip(paths, (train, test), strict=True):
+            table.to_csv(path, index=False)
+        command = list(map(str, (*PEER, *paths)))
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = json.loads(said.splitlines()[-1])
+    seconds = " and ".join(f"{one:.0f}" for one in found["seconds"])
+    return f"flat {found['flat']:.3f}, log_price {found['log_price']:.3f}, {seconds} s"
 
 
 def drawn(models, train, out):

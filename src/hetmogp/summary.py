@@ -45,7 +45,6 @@ class Summary:
         np.fill_diagonal(correlation, 1.0)
         units = {column.name: column.unit for column in fitted.columns}
         columns = [f"u{q}" for q in range(len(fitted.kernels))]
-        smooth = len(fitted.posterior.prior.smooth)
 
         self.outputs = pd.DataFrame(
             {
@@ -64,11 +63,19 @@ class Summary:
             {"link": links, "constant": constants, "std": np.sqrt(total)},
             index=pd.Index(names, name="parameter function"),
         )
+        near = fitted.posterior.near
+        own = [] if near is None else np.asarray(near.own).tolist()
+        local = [f", local, {share:.0%} of it each place's own" for share in own]
+        smooth = [""] * (len(fitted.kernels) - len(local))
         self.latents = pd.DataFrame(
             {
                 "kernel": [
-                    k.in_words(units) + ", local" * (q >= smooth)
-                    for q, k in enumerate(fitted.kernels)
+                    kernel.in_words(units) + words
+                    for kernel, words in zip(
+                        fitted.kernels,
+                        [""] * (len(fitted.kernels) - len(local)) + local,
+                        strict=True,
+                    )
                 ],
                 "rank": list(fitted.posterior.prior.ranks),
             },

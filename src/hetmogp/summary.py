@@ -71,11 +71,7 @@ class Summary:
             {
                 "kernel": [
                     kernel.in_words(units) + words
-                    for kernel, words in zip(
-                        fitted.kernels,
-                        [""] * (len(fitted.kernels) - len(local)) + local,
-                        strict=True,
-                    )
+                    for kernel, words in zip(fitted.kernels, [*smooth, *local], strict=True)
                 ],
                 "rank": list(fitted.posterior.prior.ranks),
             },

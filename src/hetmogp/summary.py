@@ -11,6 +11,14 @@ __all__ = ["Summary", "shown"]
 NEGLIGIBLE = 1e-12  # of the largest variance: a parameter function that does not vary
 
 
+def _local(fitted: Fitted) -> list[str]:
+    """For each latent, whether it is local, in words."""
+    near = fitted.posterior.near
+    own = [] if near is None else np.asarray(near.own).tolist()
+    smooth = [""] * (len(fitted.kernels) - len(own))
+    return [*smooth, *(f", local, {share:.0%} of it each place's own" for share in own)]
+
+
 class Summary:
     """The tables of a fitted model; it prints them all, and shows them in a notebook.
 
@@ -63,15 +71,11 @@ class Summary:
             {"link": links, "constant": constants, "std": np.sqrt(total)},
             index=pd.Index(names, name="parameter function"),
         )
-        near = fitted.posterior.near
-        own = [] if near is None else np.asarray(near.own).tolist()
-        local = [f", local, {share:.0%} of it each place's own" for share in own]
-        smooth = [""] * (len(fitted.kernels) - len(local))
         self.latents = pd.DataFrame(
             {
                 "kernel": [
                     kernel.in_words(units) + words
-                    for kernel, words in zip(fitted.kernels, [*smooth, *local], strict=True)
+                    for kernel, words in zip(fitted.kernels, _local(fitted), strict=True)
                 ],
                 "rank": list(fitted.posterior.prior.ranks),
             },

@@ -4,22 +4,27 @@
 
 A function with a Matern 3/2 covariance is seen with noise at random places, in one and two
 dimensions, with lengthscales of 1, 3 and 10 times the distance between neighbouring places; as a
-real output and as a binary one. A model with one local latent is learned from it. Its lengthscale
-is compared with the truth, and its standard deviations of f and of means over 20 neighbouring
-places, for real outputs, with those of an exact process whose hyperparameters are the truth.
+real output and as a binary one. A model with one local latent is learned from it, and the default
+one. The lengthscale of the local latent is compared with the truth, and the standard deviations of
+f and of means over 20 neighbouring places with those of an exact process whose hyperparameters are
+the truth: in closed form for real outputs, by Hamiltonian Monte Carlo for binary ones.
 """
 
 import argparse
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+from numpyro.infer import MCMC, NUTS
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 import hetmogp as hm
 from hetmogp.session import session
 
-NOISE = 0.5
+NOISE, SLOPE = 0.5, 2.0  # of real outputs; of binary ones, on the logistic scale
 
 
 def matern(apart, lengthscale):
@@ -38,37 +43,59 @@ def simulated(n, p, spacings, seed):
     return X, f, K, lengthscale
 
 
+def posterior(K, y, binary, seed):
+    """The exact covariance of f given the values."""
+    n = len(y)
+    if not binary:
+        return K - K @ np.linalg.solve(K + NOISE**2 * np.eye(n), K)
+    root = jnp.asarray(np.linalg.cholesky(K + 1e-8 * np.eye(n)))
+
+    def model():
+        z = numpyro.sample("z", numpyro.distributions.Normal().expand([n]).to_event(1))
+        f = numpyro.deterministic("f", root @ z)
+        likelihood = numpyro.distributions.Bernoulli(logits=SLOPE * f)
+        numpyro.sample("y", likelihood.to_event(1), obs=jnp.asarray(y))
+
+    sampler = MCMC(NUTS(model), num_warmup=500, num_samples=2000, progress_bar=False)
+    with session():
+        sampler.run(jax.random.key(seed))
+    return SLOPE**2 * np.cov(np.asarray(sampler.get_samples()["f"]), rowvar=False)
+
+
+def ratios(model, X, cov):
+    """How wide the model's f is at places, and its means over 20, beside what is exact."""
+    sd = np.sqrt(model.parameter_functions(X)[1][:, 0, 0])
+    tree, means = cKDTree(X), []
+    with session():
+        for i in range(0, len(X), 40):
+            some = tree.query(X[i], 20)[1]
+            table = model.fitted.scaling.apply(X[some])
+            joint = model.fitted.posterior.joint(table)[1][:, 0, :, 0]
+            means.append(np.sqrt(joint.sum() / cov[np.ix_(some, some)].sum()))
+    return np.median(sd / np.sqrt(np.diag(cov))), np.median(means)
+
+
 def compared(n, p, spacings, kind, seed):
     """A line of results."""
     X, f, K, lengthscale = simulated(n, p, spacings, seed)
     rng = np.random.default_rng(seed + 1)
     binary = kind == "binary"
     y = (
-        (rng.uniform(size=n) < 1 / (1 + np.exp(-2 * f)))
+        (rng.uniform(size=n) < 1 / (1 + np.exp(-SLOPE * f)))
         if binary
         else f + NOISE * rng.normal(size=n)
-    )
+    ).astype(float)
     likelihood = hm.Bernoulli() if binary else hm.Gaussian()
-    model = hm.HetMOGP({"y": likelihood}, latents=1, inducing=20, local=1, progress=False)
-    model.fit(X, y.astype(float))
-    found = np.ravel(model.kernels_[-1].lengthscale)
-    words = (
-        f"{kind}, {p} inputs, {spacings} spacings: lengthscale {np.mean(found / lengthscale):.2f}"
-    )
-    if not binary:
-        gain = K @ np.linalg.inv(K + NOISE**2 * np.eye(n))
-        cov = K - gain @ K
-        sd = np.sqrt(model.parameter_functions(X)[1][:, 0, 0])
-        ratios = []
-        tree = cKDTree(X)
-        with session():
-            for i in range(0, n, 40):
-                some = tree.query(X[i], 20)[1]
-                table = model.fitted.scaling.apply(X[some])
-                joint = model.fitted.posterior.joint(table)[1][:, 0, :, 0]
-                ratios.append(np.sqrt(joint.sum() / cov[np.ix_(some, some)].sum()))
-        words += f", sd of f {np.median(sd / np.sqrt(np.diag(cov))):.2f}"
-        words += f", sd of 20-place means {np.median(ratios):.2f}"
+    options = {"local": {"latents": 1, "inducing": 20, "local": 1}, "default": {}}
+    cov = posterior(K, y, binary, seed)
+    words = f"{kind}, {p} inputs, {spacings} spacings"
+    for name, chosen in options.items():
+        model = hm.HetMOGP({"y": likelihood}, progress=False, **chosen).fit(X, y)
+        of_f, of_means = ratios(model, X, cov)
+        words += f"; {name}: sd of f {of_f:.2f}, of 20-place means {of_means:.2f}"
+        if name == "local":
+            found = np.ravel(model.kernels_[-1].lengthscale)
+            words += f", lengthscale {np.mean(found / lengthscale):.2f}"
     return words
 
 

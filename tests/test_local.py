@@ -369,6 +369,16 @@ def test_what_local_latents_do_not_go_with_is_said():
         hm.independent(LIKELIHOODS, local=2).fit(X, Y)
     with pytest.raises(ValueError, match="learned on mini-batches"):
         hm.HetMOGP(LIKELIHOODS, local=2, method="vem").fit(X, Y)
-    labelled = X.assign(site=np.where(X["x"] > 0.5, "a", "b"))
-    with pytest.raises(ValueError, match="'site' holds labels"):
-        hm.HetMOGP(LIKELIHOODS, local=2, latents=1, progress=False).fit(labelled, Y)
+
+
+def test_labels_have_local_latents_of_their_own():
+    """Two sites whose series have nothing in common: each is followed, and told apart."""
+    t = np.linspace(0.0, 40.0, 1500)
+    site = np.where(np.arange(1500) % 2, "a", "b")
+    f = np.where(site == "a", np.sin(3.0 * t), np.sin(4.1 * t + 1.0))
+    X = pd.DataFrame({"t": t, "site": site})
+    Y = pd.DataFrame({"y": f + 0.1 * np.random.default_rng(0).standard_normal(1500)})
+    options = {"latents": 1, "inducing": 10, "local": 1, "max_iter": 300, "progress": False}
+    model = hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(X, Y)
+    error = model.predict(X)["y"].mean - f
+    assert np.sqrt(np.mean(error**2)) < 0.15

@@ -27,7 +27,7 @@ from ..variational.neighbours import LEAST_OWN, Conditional, Sites, Surroundings
 from .draws import STEPS, Drawn
 from .svi import HALF, LEARNING_RATE, NATURAL_RATE, mini_batch
 
-__all__ = ["Numbers", "Relations", "Shape", "State", "Task", "chunk"]
+__all__ = ["Numbers", "Relations", "Shape", "State", "Task", "chunk", "conditionals"]
 
 SHARE = 0.5  # of the sites that an update replaces
 SETTLING = 2  # epochs in which local latents are found before anything else moves
@@ -64,6 +64,8 @@ class State(NamedTuple):
         linear: of the site at each place.
         precision: of the same.
         log_det: log det S of each block.
+        given: the conditionals of all places. Those of a block are computed anew when it is met:
+            lengthscales move little in an epoch, and those around a block are four times as many.
         shape: of the local latents.
         pushed: Adam's memory of that.
     """
@@ -76,6 +78,7 @@ class State(NamedTuple):
     linear: Float[Array, "L R"]
     precision: Float[Array, "L R R"]
     log_det: Float[Array, " C"]
+    given: Conditional
     shape: Shape
     pushed: PyTree
 
@@ -96,13 +99,13 @@ class Task(NamedTuple):
         relations: of the places.
         blocks: the data.
         shape: where the local latents started.
-        limits: the logarithms of the shortest and the longest lengthscale.
+        limits: the logarithms of the shortest and the longest lengthscale of each input.
     """
 
     relations: Relations
     blocks: list[Block]
     shape: Shape
-    limits: Float[Array, "2"]
+    limits: Float[Array, "2 p"]
 
 
 class Numbers(NamedTuple):
@@ -112,6 +115,15 @@ class Numbers(NamedTuple):
     jitter: Float[Array, ""]
     pace: Float[Array, ""]
     batches: Float[Array, ""]
+
+
+@compiled
+def conditionals(
+    near: Neighbourhood, shape: Shape, kernels: tuple[Kernel, ...], known: Relations
+) -> Conditional:
+    """The conditionals of all places."""
+    moved, own = shape.applied(kernels)
+    return eqx.tree_at(lambda n: n.own, near, own).prior(moved, known.near)
 
 
 @partial(compiled, often=True, donate=("state",))
@@ -158,8 +170,8 @@ def _step(
 
     kernels, own = state.shape.applied(start.prior.nearby)
     near = eqx.tree_at(lambda n: n.own, near, own)
-    terms = around.terms.reshape(-1)
-    given = near.given(kernels, near.at[terms], around.near.reshape(len(terms), -1))
+    known = _refreshed(state.given, near, kernels, around)
+    given = known.of(around.terms.reshape(-1))
     kl = _divergence(state, given, around)
     prior = jax.grad(lambda free: start.with_free(free).log_density())(state.free)
     slope = jax.tree.map(jnp.add, slope, prior)
@@ -187,6 +199,8 @@ def _step(
     kept = jax.tree.map(
         lambda new, old: new if new is old else jnp.where(finite, new, old), moved, state
     )
+    # Conditionals of lengthscales that are finite, whatever became of the step.
+    kept = kept._replace(given=known)
     return _written(kept, around, found, sites, finite), bound, finite
 
 
@@ -196,6 +210,15 @@ def _surroundings(block: Int[Array, " B"], known: Relations) -> Surroundings:
     members, terms = (jnp.where(there, a[block], -1) for a in (known.members, known.terms))
     near = jnp.where((terms >= 0)[..., None], known.near[terms], -1)
     return Surroundings(block, members, terms, near)
+
+
+def _refreshed(
+    known: Conditional, near: Neighbourhood, kernels: tuple[Kernel, ...], around: Surroundings
+) -> Conditional:
+    """The conditionals of all places, those of some blocks for the lengthscales of now."""
+    own, n = around.members.reshape(-1), around.members.shape[1]
+    fresh = near.given(kernels, near.at[own], around.near[:, :n].reshape(len(own), -1))
+    return known.replaced(jnp.where(own >= 0, own, known.v.shape[1]), fresh)
 
 
 def _divergence(state: State, given: Conditional, around: Surroundings) -> Float[Array, ""]:

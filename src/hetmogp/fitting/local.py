@@ -5,6 +5,7 @@ whether they pay. There are a few of them, whose lengthscales start at some mult
 distance between neighbouring places, from short to long.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -25,7 +26,7 @@ from ..tables import Dataset
 from ..variational import Blocks, Natural, Neighbourhood, deviations
 from ..variational.neighbours import LEAST_OWN
 from .alone import PRICE
-from .blockwise import Numbers, Relations, Shape, State, Task, chunk
+from .blockwise import Numbers, Relations, Shape, State, Task, chunk, conditionals
 from .checkpoint import Checkpoints
 from .draws import Feed
 from .fit import Fit
@@ -48,15 +49,16 @@ RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
-INPUTS = 4  # with more of them nobody is near
-LEAST, MOST = 1_000, 200_000  # places for which local latents are tried unasked
+INPUTS = 4  # numbers and dates; with more of them nobody is near
+LEAST, MOST = 1_000, 2_000_000  # places for which local latents are tried unasked
+UNLIKE = 1e-3  # the lengthscale of labels, whose codes are whole numbers: no two are alike
 
 
 def how_many_local(data: Dataset, options: Options, ready: Ready, source: Source | None) -> int:
     """How many local latents to try."""
     if options.local != "auto":
         return int(options.local)
-    few = len(data.columns) <= INPUTS and not data.labels
+    few = len(data.columns) - len(data.labels) <= INPUTS
     plain = options.natural_gradients and options.optimizer == "adam" and options.q == "auto"
     here = source is None and distributed.count() == 1
     if not (options.chooses and options.method == "auto" and options.prior == "lmc"):
@@ -76,6 +78,7 @@ def pays(local: Fit, smooth: Fit) -> bool:
 def run_local(
     smooth: Fit,
     number: int,
+    labels: Sequence[int],
     ready: Ready,
     options: Options,
     progress: Progress,
@@ -86,6 +89,8 @@ def run_local(
     Args:
         smooth: that model.
         number: of local latents.
+        labels: the positions of the inputs that are labels. What is local to one label tells
+            nothing of another; the smooth latents share what labels have in common.
         ready: the data.
         options: of the fit.
         progress: where to report.
@@ -98,15 +103,18 @@ def run_local(
     places = Places.of(distinct, K, SIZE, options.seed)
     tree = cKDTree(places.at)
     apart = float(np.median(tree.query(places.at, k=2)[0][:, 1]))
-    start = _started(smooth.parameters, places.at.shape[1], apart, number, options.seed)
+    shortest, longest = (_lengthscale(apart * one, places.at.shape[1], labels) for one in LIMITS)
+    ranges = np.geomspace(*RANGES, number) if number > 1 else [np.sqrt(np.prod(RANGES))]
+    kernels = [_kernel(_lengthscale(apart * one, places.at.shape[1], labels)) for one in ranges]
+    start = _started(smooth.parameters, kernels, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     values = sum(int(np.sum(block.seen)) for block in blocks)
     own = OWN if values > SEVERAL * len(distinct) else LITTLE_OWN
-    state = _init(start, smooth, places, K, own)
     near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
     relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
+    state = _init(start, smooth, places, relations, own)
     data = jax.tree.map(jnp.asarray, blocks)
-    limits = jnp.log(apart * jnp.array(LIMITS))
+    limits = jnp.log(jnp.array([shortest, longest]))
     task = Task(relations, data, jax.tree.map(jnp.array, state.shape), limits)
     q = state.q.factors()
     fit = Fit(start, q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
@@ -119,6 +127,8 @@ def run_local(
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
     # Once more through all blocks, with everything else held: they follow the last lengthscales.
+    last = conditionals(run.state.near, run.state.shape, start.prior.nearby, relations)
+    run.state = run.state._replace(given=last)
     fresh = Feed(in_blocks, len(places.members), options)
     fit.bound = run.final_bound(fresh, feed.epoch)
     fit.parameters, fit.near = _whole(start, run.state, relations, options.seed)
@@ -167,26 +177,29 @@ class _Local(Run):
         return self.state, np.asarray(bounds)[:n].tolist(), bool(finite)
 
 
-def _started(parameters: Parameters, p: int, apart: float, number: int, seed: int) -> Parameters:
-    """The model with local latents added, with ranges from short to long.
+def _started(parameters: Parameters, kernels: Sequence[Matern32], seed: int) -> Parameters:
+    """The model with local latents added.
 
     Args:
         parameters: the model.
-        p: the number of inputs.
-        apart: the distance between neighbouring places.
-        number: of local latents.
+        kernels: of the local latents.
         seed: of their weights.
     """
     prior = parameters.prior
     assert isinstance(prior, LMC)  # options see to it
-    ranges = np.geomspace(*RANGES, number) if number > 1 else np.array([np.sqrt(np.prod(RANGES))])
-    kernels = [_kernel(np.full(p, apart * one)) for one in ranges]
-    J = len(prior.constants)
+    J, number = len(prior.constants), len(kernels)
     own = np.arange(number) == np.arange(J)[:, None] % number
     noise = np.random.default_rng(seed).standard_normal((J, number))
     return eqx.tree_at(
         lambda p: p.prior, parameters, prior.with_local(kernels, WEIGHT * (own + 0.3 * noise))
     )
+
+
+def _lengthscale(one: float, p: int, labels: Sequence[int]) -> Float[np.ndarray, " p"]:
+    """The same for every input, except for labels."""
+    result = np.full(p, one)
+    result[list(labels)] = UNLIKE
+    return result
 
 
 def _kernel(lengthscale: Float[np.ndarray, " p"]) -> Matern32:
@@ -197,9 +210,12 @@ def _kernel(lengthscale: Float[np.ndarray, " p"]) -> Matern32:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)
 
 
-def _init(start: Parameters, smooth: Fit, places: Places, K: int, share: float) -> State:
+def _init(
+    start: Parameters, smooth: Fit, places: Places, relations: Relations, share: float
+) -> State:
     """The local latents at their prior, with a share of their own for each place, and the rest."""
     (L, _), (C, n), R = places.at.shape, places.members.shape, start.prior.local
+    K = places.near.shape[1]
     near = Neighbourhood(
         jnp.asarray(places.at, dtype=float),
         jnp.asarray(places.block),
@@ -217,5 +233,6 @@ def _init(start: Parameters, smooth: Fit, places: Places, K: int, share: float) 
     memory, pushed = (optax.scale_by_adam().init(z) for z in (free, shape))
     sites = (jnp.zeros((L, R)), jnp.zeros((L, R, R)))
     q, zero = Natural.of(smooth.q), jnp.asarray(0)
-    state = State(free, q, memory, zero, near, *sites, jnp.zeros(C), shape, pushed)
+    given = conditionals(near, shape, start.prior.nearby, relations)
+    state = State(free, q, memory, zero, near, *sites, jnp.zeros(C), given, shape, pushed)
     return jax.tree.map(jnp.array, state)  # steps use up their state, and it must be theirs alone

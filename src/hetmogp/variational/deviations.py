@@ -26,6 +26,7 @@ from .neighbours import Conditional, Neighbourhood, with_own
 
 __all__ = ["deviations"]
 
+TOGETHER = 8  # draws at a time: memory for all of them would be most of a fit's
 TURNS = 200  # of conjugate gradients at most
 CLOSE = 0.01  # the residual, relative to b, at which they end
 
@@ -106,8 +107,15 @@ def deviations(
     """
     L = len(near)
     every = jnp.concatenate([jnp.arange(L)[:, None], near], axis=1)
-    system = _System(q.given(kernels, q.at, near), every, precision, q.cov, members)
-    b = system.drawn(key, S)
+    system = _System(q.prior(kernels, near), every, precision, q.cov, members)
+    groups = jax.random.split(key, -(-S // TOGETHER))
+    found = jax.lax.map(lambda key: _deviated(system, key), groups)
+    return found.reshape(-1, *found.shape[2:])[:S]
+
+
+def _deviated(system: _System, key: Array) -> Float[Array, "S L R"]:
+    """Some draws, by conjugate gradients."""
+    b = system.drawn(key, TOGETHER)
 
     def inner(a: Array, b: Array) -> Array:
         return jnp.sum(a * b, axis=(1, 2), keepdims=True)

@@ -42,6 +42,7 @@ __all__ = [
     "with_own",
 ]
 
+AT_ONCE = 4096  # places whose conditionals are computed together
 FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
 LEAST_OWN = 0.002  # the share of a latent's variance that is each place's own, at least
 
@@ -55,6 +56,11 @@ class Conditional(eqx.Module):
     def of(self, i: Int[Array, " n"]) -> "Conditional":
         """Those at some of the inputs."""
         return Conditional(self.a[:, i], self.v[:, i])
+
+    def replaced(self, i: Int[Array, " n"], new: "Conditional") -> "Conditional":
+        """The same with new ones at some of the inputs; numbers past the end are left out."""
+        a = self.a.at[:, i].set(new.a, mode="drop")
+        return Conditional(a, self.v.at[:, i].set(new.v, mode="drop"))
 
 
 class Sites(eqx.Module):
@@ -133,6 +139,19 @@ class Neighbourhood(eqx.Module):
         v = 1.0 - jnp.sum(a * cross, axis=2)
         return Conditional(a, jnp.maximum(v, 0.5 * LEAST_OWN))
 
+    def prior(self, kernels: tuple[Kernel, ...], near: Int[Array, "L K"]) -> Conditional:
+        """The conditionals of all places, some thousands at a time: they need not fit at once."""
+        L = len(near)
+        i = jnp.arange(-(-L // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE) % L
+
+        def some(i: Int[Array, " n"]) -> Conditional:
+            return self.given(kernels, self.at[i], near[i])
+
+        every = jax.lax.map(some, i)
+        a, v = (jnp.swapaxes(part, 0, 1) for part in (every.a, every.v))
+        R, K = len(kernels), near.shape[1]
+        return Conditional(a.reshape(R, -1, K)[:, :L], v.reshape(R, -1)[:, :L])
+
     def _among(
         self, i: Int[Array, "B K"], j: Int[Array, "B M"], r: int, s: int
     ) -> Float[Array, "B K M"]:
@@ -174,13 +193,12 @@ class Neighbourhood(eqx.Module):
         every = jnp.concatenate([terms[:, :, None], around.near], axis=2)  # B T K+1
         inside = (every >= 0) & (self.block[every] == around.block[:, None, None])
         slots = jnp.where(inside, self.slot[every], n)
-        hot = (slots[..., None] == jnp.arange(n)).astype(self.mean.dtype)  # B T K+1 n
         means, own = _at(self.mean, every), _at(self.mean, members)
         P, slopes = jnp.zeros((B, R, n, R, n), self.mean.dtype), []
         for r in range(R):
             w = with_own(given.a[r]).reshape(B, T, -1)
             inverse = jnp.where(terms >= 0, 1.0 / given.v[r].reshape(B, T), 0.0)
-            parts = jnp.einsum("btk,btkn->btn", w, hot)
+            parts = _in_slots(w, slots, n)
             off = jnp.einsum("btk,btk->bt", w, means[..., r])
             Q = jnp.einsum("btn,btm->bnm", parts * inverse[..., None], parts)
             P = P.at[:, r, :, r, :].set(Q)
@@ -298,6 +316,20 @@ def with_own(a: Float[Array, "B K"]) -> Float[Array, "B K+1"]:
 def _at(values: Float[Array, "L R"], i: Int[Array, "..."]) -> Float[Array, "... R"]:
     """values[i], and zero for nobody."""
     return jnp.where((i >= 0)[..., None], values[i], 0.0)
+
+
+def _in_slots(
+    w: Float[Array, "B T K"], slots: Int[Array, "B T K"], n: int
+) -> Float[Array, "B T n"]:
+    """Each of the numbers in the slot it belongs to; slot n is outside.
+
+    One sum of comparisons is half as long as a product with an array of ones and zeros.
+    """
+    columns = [
+        jnp.where(slots[..., k, None] == jnp.arange(n), w[..., k, None], 0.0)
+        for k in range(w.shape[2])
+    ]
+    return sum(columns[1:], columns[0])
 
 
 def _solved(K: Float[Array, "B k k"], b: Float[Array, "B k"]) -> Float[Array, "B k"]:

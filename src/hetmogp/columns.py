@@ -33,12 +33,14 @@ class Column:
         kind: what its values are.
         levels: the labels of a category, in the order of their codes.
         aware: whether times have a time zone.
+        open: whether labels that were not in the fit may follow; each is a level of its own.
     """
 
     name: str
     kind: Literal["number", "time", "duration", "category"] = "number"
     levels: tuple[Any, ...] = ()
     aware: bool = False
+    open: bool = False
 
     @property
     def unit(self) -> str:
@@ -77,6 +79,8 @@ class Column:
         for row, value in enumerate(values.tolist()):
             if is_missing(value):
                 continue
+            if value not in position and self.open:
+                position[value] = float(len(position))
             if value not in position:
                 known = ", ".join(map(repr, self.levels[:10]))
                 more = ", ..." if len(self.levels) > 10 else ""
@@ -108,7 +112,10 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
     if isinstance(dtype, pd.CategoricalDtype):
         return Column(name, "category", tuple(_plain(level) for level in dtype.categories))
     if types.is_complex_dtype(dtype):
-        raise ValueError(f"{what}, column {name!r} holds complex numbers; inputs must be real")
+        raise ValueError(
+            f"Complex data not supported: {what}, column {name!r} holds complex numbers; inputs "
+            "must be real"
+        )
     if types.is_numeric_dtype(dtype):
         return Column(name)
     if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):

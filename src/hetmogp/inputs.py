@@ -107,20 +107,30 @@ def read_inputs(
             )
         frame = frame[expected]
     elif frame.shape[1] != len(expected):
-        raise ValueError(
-            f"{what} has {frame.shape[1]} columns, but the model was fitted on "
-            f"{len(expected)}: {expected}"
+        row = ". Reshape your data: a single row is x.reshape(1, -1)" if np.ndim(X) == 1 else ""
+        raise ValueError(  # in scikit-learn's words
+            f"{what} has {frame.shape[1]} features, but HetMOGP is expecting {len(expected)} "
+            f"features as input: {expected}{row}"
         )
     arrays = [column.encode(frame.iloc[:, j], what) for j, column in enumerate(columns)]
     table = np.ascontiguousarray(np.stack(arrays, axis=1))
     if not np.isfinite(table).all():
-        row, j = (int(k) for k in np.argwhere(~np.isfinite(table))[0])
-        shown = "nothing" if columns[j].kind != "number" else f"{table[row, j]}"
-        raise ValueError(
-            f"{what}, row {row}, column {columns[j].name!r}: {shown} is not a finite number; "
-            "inputs cannot be missing, only outputs can"
-        )
+        raise ValueError(_not_finite(table, columns, what))
     return table, columns
+
+
+def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
+    """What is wrong with inputs of which some are not finite: the first one, and how many rows."""
+    wrong = ~np.isfinite(table)
+    row, j = (int(k) for k in np.argwhere(wrong)[0])
+    value = "NaN" if np.isnan(table[row, j]) else f"{table[row, j]}"
+    shown = "nothing" if columns[j].kind != "number" else value
+    rows = int(wrong.any(axis=1).sum())
+    have = "1 row has" if rows == 1 else f"{rows:,} rows have"
+    return (
+        f"{what}, row {row}, column {columns[j].name!r}: {shown} is not a finite number; {have} "
+        f"such inputs, of {len(table):,}. Inputs cannot be missing, only outputs can"
+    )
 
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
@@ -150,7 +160,9 @@ def _as_frame(X: Any, what: str) -> pd.DataFrame:
             raise ValueError(f"{what} has shape {raw.shape}; it should be (N, p)")
         frame = pd.DataFrame(raw, columns=[f"x{j}" for j in range(raw.shape[1])])
     if frame.shape[1] == 0:
-        raise ValueError(f"{what} has no columns")
+        raise ValueError(
+            f"{what} has 0 feature(s) (shape={frame.shape}) while a minimum of 1 is required."
+        )
     return frame
 
 

@@ -1,12 +1,13 @@
-"""Each output by itself: the model to beat, and where the joint one starts.
+"""Fit each output alone: the baseline for the joint model, and its starting point.
 
-Every parameter function has a latent of its own over all inputs. The first one, mostly a mean, may
-have one over each group of inputs too, where there are groups (`supports`). Starts with short,
-middling and long lengthscales, and with some of these latents left out, compete: each is given a
-few iterations, the better ones more. A latent stays if it pays for the numbers that it adds.
+Every parameter function has a latent of its own over all inputs. The first parameter function,
+usually a mean, may also have a latent over each group of inputs, where there are groups
+(`supports`). Several starts compete: short, medium and long lengthscales, with and without these
+latents. Each start gets a few iterations and the better ones get more. A latent is kept if it gains
+more than the price of the numbers that it adds.
 
-All outputs see the same rows and are padded to one length, so that outputs with the same
-likelihood share a compiled program.
+All outputs have the same rows and are padded to one length, so outputs with the same likelihood
+share a compiled program.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import block_diag
 
 from ..batch import Batch, Observations
 from ..columns import Column
@@ -37,9 +37,9 @@ from .vem import Problem, State, init, settle, step
 
 __all__ = ["PRICE", "Alone", "Candidates", "converged", "of_output", "only", "without_idle_latents"]
 
-PRICE = 2.5  # nats that a learned number must gain; see docs/inference.md for what fixed it
+PRICE = 2.5  # nats that a learned number must gain; docs/inference.md says how it was chosen
 WITH_GROUPS, GROUPS_ONLY = LENGTHSCALES[1:3]  # where latents over groups of inputs start
-LARGE = 0.3  # of a parameter function's variance: a latent with more is not tried without
+LARGE = 0.3  # a latent with more than this share of a function's variance is always kept
 WEIGHTS = attrgetter("prior.weights", "prior.mask")
 
 
@@ -48,11 +48,14 @@ class Candidates:
     """The latents that each parameter function may have.
 
     Attributes:
-        kernels: one for each support; the first sees all inputs.
+        kernels: one for each support, the first of which uses all inputs; then those of effects.
         placed: the inducing inputs of each kernel.
-        scaling: of the inputs.
+        scaling: how the inputs were standardised.
         columns: the inputs.
         X: the standardised inputs.
+        slopes: how many kernels of straight lines there are, of which each function has all.
+        intercepts: how many kernels of groups there are, the last ones, of which the first function
+            has all, or every function of an output with classes.
     """
 
     kernels: Sequence[Kernel]
@@ -60,15 +63,22 @@ class Candidates:
     scaling: Scaling
     columns: Sequence[Column]
     X: np.ndarray
+    slopes: int = 0
+    intercepts: int = 0
+
+    @property
+    def supports(self) -> int:
+        """How many of the kernels are not of effects."""
+        return len(self.kernels) - self.slopes - self.intercepts
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the inputs."""
+        """The names of the inputs."""
         return [column.name for column in self.columns]
 
     @cached_property
     def _sizes(self) -> list[tuple[float, float]]:
-        """Of each kernel how lengthscales grow with its inputs, and the shortest to be seen."""
+        """For each kernel, how lengthscales grow with its inputs, and the shortest useful one."""
         sizes = []
         counts = self.placed.counts or [self.placed.inputs.shape[1]] * len(self.kernels)
         for kernel, Z, count in zip(self.kernels, self.placed.inputs, counts, strict=True):
@@ -81,9 +91,9 @@ class Candidates:
         return sizes
 
     def started(self, factor: float, kernels: Sequence[Kernel] | None = None) -> list[Kernel]:
-        """The kernels at a multiple of one lengthscale, no shorter than can be seen.
+        """The kernels with lengthscales at a multiple of a typical one, if it can be resolved.
 
-        `kernels` may be others in their places, with other starts.
+        `kernels` may replace the candidates' own kernels, with other initial values.
         """
         return [
             _as_arrays(
@@ -101,7 +111,7 @@ class Candidates:
         return _as_arrays(typical(self.kernels[0], self.names, self.scaling))
 
     def beginning(self, places: Sequence[int]) -> Beginning:
-        """What latents with these of the kernels begin with."""
+        """The initial latents, with the kernels at these places."""
         Z, counts = self.placed
         return Beginning(
             [self.kernels[k] for k in places],
@@ -112,7 +122,7 @@ class Candidates:
         )
 
     def place(self, kernel: Kernel) -> int:
-        """Which of the kernels one is, whatever its numbers."""
+        """The place of a kernel among the candidates, whatever its parameters."""
         alike = [jax.tree.structure(one) for one in self.started(1.0)]
         return alike.index(jax.tree.structure(kernel))
 
@@ -129,8 +139,8 @@ class Alone:
         data: the output.
         problem: its values as one batch, and how the bound is evaluated.
         candidates: the latents that each parameter function may have.
-        options: of the fit.
-        jitter: on the diagonals of k(Z, Z).
+        options: the options of the fit.
+        jitter: added to the diagonals of k(Z, Z).
     """
 
     data: Dataset
@@ -143,7 +153,7 @@ class Alone:
         """The best model.
 
         Raises:
-            NotPositiveDefiniteError: where this takes more jitter.
+            NotPositiveDefiniteError: if more jitter is needed.
         """
         states = [init(one, self.problem, self.jitter) for one in self._starts()]
         states = [state for state in states if np.isfinite(state.bound)]
@@ -158,37 +168,43 @@ class Alone:
         return best if less is best else converged(less, self.problem, self.jitter)
 
     def begun(self) -> State:
-        """The model with the longest lengthscales that it starts from, for want of a better one."""
+        """The start with the longest lengthscales, for an output that was not fitted."""
         *_, last = self._starts()
         return init(last, self.problem, self.jitter)
 
     def _starts(self) -> Iterator[Parameters]:
-        """Models with some of the supports, at some lengthscales, that differ from each other."""
+        """Distinct initial models, with different supports and lengthscales."""
         data, candidates, options = self.data, self.candidates, self.options
-        S, J = len(candidates.kernels), len(data.likelihoods[0].latent)
+        S, J = candidates.supports, len(data.likelihoods[0].latent)
+        lines = [(S + k, j) for j in range(J) for k in range(candidates.slopes)]
+        grouped = range(J if data.likelihoods[0].softmax else 1)
+        last = range(S + candidates.slopes, len(candidates.kernels))
+        effects = [*lines, *((k, j) for j in grouped for k in last)]
+        places = [*range(S), *[0] * (J - 1), *(k for k, _ in effects)]
+        owners = [*[0] * S, *range(1, J), *(j for _, j in effects)]
         start = initial_parameters(
-            *(data, candidates.beginning([*range(S), *[0] * (J - 1)]), candidates.scaling),
+            *(data, candidates.beginning(places), candidates.scaling),
             weight_scale=options.weight_scale,
             hyperpriors=options.hyperpriors is not None,
             seed=options.seed,
         )
-        own = block_diag(np.ones(S), np.eye(J - 1))[:J] if J > 1 else np.ones((1, S))
+        own = (np.arange(J)[:, None] == owners).astype(float)
         seen: list[list[np.ndarray]] = []
         sets = [candidates.kernels, *variants(candidates.kernels)]
         for factor, some_kernels in product(LENGTHSCALES, sets):
             kernels = candidates.started(factor, some_kernels)
             numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(kernels)]
             if any(all(map(np.array_equal, numbers, then)) for then in seen):
-                continue  # as given, or as short as can be seen: that was tried already
+                continue  # the lengthscale is given, or clipped to one that was tried already
             seen.append(numbers)
-            every = (*kernels, *[kernels[0]] * (J - 1))
-            which = [np.arange(S) == 0]  # a latent over all inputs; or one for each group; or both
+            every = tuple(kernels[k] for k in places)
+            which = [np.arange(S) == 0]  # one latent over all inputs, one for each group, or both
             if S > 1 and factor == WITH_GROUPS:
                 which.append(np.ones(S))
             if S > 1 and factor == GROUPS_ONLY:
                 which.append(np.arange(S) > 0)
             for some in which:
-                used = own * np.concatenate([some, np.ones(J - 1)])
+                used = own * np.concatenate([some, np.ones(len(places) - S)])
                 weights = used / np.sqrt(used.sum(axis=1, keepdims=True))
                 arrays = jnp.asarray(weights), jnp.asarray(used)
                 moved = eqx.tree_at(WEIGHTS, start, arrays)
@@ -196,7 +212,7 @@ class Alone:
 
 
 def _numbers(prior: LMC) -> int:
-    """How many numbers a prior has learned: weights, and those of the kernels in use."""
+    """The count of learned numbers of a prior: weights, and parameters of the kernels in use."""
     mask = np.asarray(prior.mask) > 0
     used = [prior.kernels[r] for r in np.flatnonzero(mask.any(axis=0))]
     each = [np.size(leaf) for k in used for leaf in jax.tree.leaves(k.learned())]
@@ -204,14 +220,14 @@ def _numbers(prior: LMC) -> int:
 
 
 def _worth(state: State, share: float = 1.0) -> float:
-    """The objective less the price of the numbers learned."""
+    """The objective minus the price of the learned numbers."""
     prior = state.parameters.prior
     assert isinstance(prior, LMC)
     return share * state.objective - PRICE * _numbers(prior)
 
 
 def converged(state: State, problem: Problem, jitter: float, rounds: int = 10) -> State:
-    """The state after as many rounds as gain something."""
+    """Take rounds until one gains nothing."""
     for _ in range(0 if state.still else rounds):
         before, state = state.objective, step(state, problem, jitter)
         if state.still or state.objective - before < 10.0 * problem.tolerance:
@@ -222,18 +238,21 @@ def converged(state: State, problem: Problem, jitter: float, rounds: int = 10) -
 def without_idle_latents(
     state: State, problem: Problem, jitter: float, share: float = 1.0
 ) -> State:
-    """The state without latents that are not worth their price; each function keeps one.
+    """Remove the latents that are not worth their price; each parameter function keeps one.
 
     Args:
-        state: where to begin.
+        state: the current state.
         problem: the data and how the bound is evaluated.
-        jitter: on the diagonals of k(Z, Z).
-        share: how many values there are for each that is here.
+        jitter: added to the diagonals of k(Z, Z).
+        share: all values divided by those in the sample.
     """
     weights, mask = map(np.asarray, WEIGHTS(state.parameters))
-    squares = (weights * mask) ** 2
-    shares = np.max(squares / squares.sum(axis=1, keepdims=True), axis=0)
+    held = attrgetter("prior.held")(state.parameters)
+    squares = np.where(held, 0.0, weights * mask) ** 2
+    shares = np.max(squares / np.maximum(squares.sum(axis=1, keepdims=True), 1e-300), axis=0)
     for r in np.argsort(shares):
+        if held[r]:
+            continue
         if shares[r] > LARGE:
             break
         fewer = np.array(WEIGHTS(state.parameters)[1])

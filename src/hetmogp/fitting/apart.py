@@ -1,7 +1,7 @@
-"""Outputs that share nothing, fitted one by one.
+"""Fit outputs that share nothing one by one.
 
-As one model they would cost (ΣK)³ + N (ΣK)² a pass, with K the inducing variables of an output; one
-by one they cost ΣK³ + N ΣK², and each ends when it has nothing left to gain.
+As one model they would cost (ΣK)³ + N (ΣK)² a pass, where K is the number of inducing variables of
+an output. One by one they cost ΣK³ + N ΣK², and each fit ends when it has converged.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,14 +27,14 @@ __all__ = ["as_one", "numbers_of", "run_apart", "share_nothing"]
 
 
 def share_nothing(parameters: Parameters, problem: Problem) -> bool:
-    """Whether outputs have latents of their own, so that they can be fitted one by one."""
+    """Whether no two outputs share a latent, so that they can be fitted one by one."""
     users = np.stack([_used(parameters, d) for d in range(len(parameters.likelihoods))])
     plain = problem.family is Coupled and not problem.learn_inducing
     return plain and len(users) > 1 and bool((users.sum(axis=0) <= 1).all())
 
 
 def _used(parameters: Parameters, d: int) -> np.ndarray:
-    """Which latents an output uses."""
+    """The latents that an output uses."""
     prior, part = parameters.prior, parameters.slices[d]
     if isinstance(prior, Independent):
         every = np.arange(len(prior.kernels))
@@ -56,7 +56,7 @@ def _part(parameters: Parameters, d: int) -> Parameters:
 def numbers_of(
     parameters: Parameters, some: Callable[[Parameters], Parameters]
 ) -> Int[np.ndarray, " n"]:
-    """Where the learned numbers of a part of a model stand among those of the whole."""
+    """The positions of the learned numbers of one part among those of the whole model."""
     every, unravel = ravel_pytree(parameters.free(False))
     n = len(every)
     numbered = parameters.with_free(unravel(jnp.asarray(np.arange(n) / n, every.dtype)))
@@ -71,9 +71,9 @@ def run_apart(
     progress: Progress,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
-    """Variational EM to convergence for each output; see `run_vem`.
+    """Run variational EM to convergence for each output; see `run_vem`.
 
-    What an interrupt leaves is given its best q(u), with the hyperparameters it starts from.
+    After an interrupt, the remaining outputs get the best q(u) for their initial hyperparameters.
     """
     fits: list[Fit] = []
     jitter = options.jitter
@@ -88,11 +88,11 @@ def run_apart(
         interrupted = bool(fits) and fits[-1].interrupted
         most = 0 if interrupted else limits[0]
         kept = None
-        if checkpoints is not None and jitter == options.jitter:  # others were with less of it
+        if checkpoints is not None and jitter == options.jitter:  # checkpoints have this jitter
             kept = checkpoints.within(f"output{d}")
         fit = run_vem([part], own, options, (most, limits[1]), progress, kept, jitter)
         fit.interrupted |= interrupted
-        if fit.jitter > jitter and fits:  # all in one model have the same
+        if fit.jitter > jitter and fits:  # all outputs of one model have the same jitter
             jitter, fits = fit.jitter, []
             continue
         jitter = fit.jitter
@@ -101,7 +101,7 @@ def run_apart(
 
 
 def _hint(hint: Latents | None, used: np.ndarray) -> Latents | None:
-    """What is known of some of the latents."""
+    """The hint for some of the latents."""
     if hint is None:
         return None
     mean, cov = np.asarray(hint.mean)[:, used], np.asarray(hint.cov)[:, used][:, :, used]
@@ -116,9 +116,9 @@ def _reach(reach: np.ndarray | None, parameters: Parameters, d: int) -> np.ndarr
 
 
 def as_one(start: Parameters, fits: Sequence[Fit]) -> Fit:
-    """The fits of outputs as one model, such as `start` is."""
+    """The fits of the outputs as one model with the structure of `start`."""
     widths = start.prior.widths
-    latent = np.repeat(np.arange(len(widths)), widths)  # of each inducing variable
+    latent = np.repeat(np.arange(len(widths)), widths)  # the latent of each inducing variable
     mean, root = np.zeros(len(latent)), np.eye(len(latent))
     every, unravel = ravel_pytree(start.free(False))
     numbers = np.array(every)

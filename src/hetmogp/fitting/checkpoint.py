@@ -1,7 +1,8 @@
-"""Fits on their way, kept in a folder: the last few, each whole, each of a known model and data.
+"""Checkpoints: save a fit in a folder while it runs, and resume one that was killed.
 
-A run that was killed and is resumed ends, bit by bit, where it would have ended: a checkpoint holds
-all that the rest of the run depends on, and where in the order of the rows it was taken.
+A resumed run ends with exactly the bits of an uninterrupted one. A checkpoint holds everything on
+which the rest of the run depends, including the position in the order of the rows. It also names
+the model and the data, so that it is not used for another fit. The last few are kept.
 """
 
 import hashlib
@@ -23,24 +24,24 @@ from .options import Options
 __all__ = ["CheckpointError", "Checkpoints", "identity"]
 
 VERSION = 1
-KEEP = 3  # the last so many
+KEEP = 3  # the number of checkpoints that are kept
 MAY_DIFFER = ("max_iter", "progress")
 Tree = TypeVar("Tree")
 
 
 class CheckpointError(ValueError):
-    """A folder of checkpoints that this fit cannot go on from."""
+    """The folder holds checkpoints from which this fit cannot continue."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder of checkpoints of one fit. Of several processes only the first looks at it.
+    """A folder of checkpoints of one fit; only the first of several processes uses it.
 
     Attributes:
-        folder: where they are.
-        every: rounds or steps between two of them; None for the method's own.
-        resume: whether to go on from the latest.
-        identity: what the model and the data are, in words by name.
+        folder: the folder.
+        every: rounds or steps between two checkpoints; None for the default of the method.
+        resume: whether to continue from the latest checkpoint.
+        identity: descriptions of the model and the data, by name.
     """
 
     folder: Path
@@ -53,17 +54,17 @@ class Checkpoints:
 
     def _refuse_use(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
-            raise CheckpointError(f"checkpoint={str(self.folder)!r} is a file; name a folder")
+            raise CheckpointError(f"checkpoint={str(self.folder)!r} is a file; give a folder")
         earlier = self._files()
         if earlier and not self.resume:
             last = int(earlier[-1].stem)
             raise CheckpointError(
                 f"{self.folder} already holds checkpoints, up to iteration {last}; "
-                "resume=True goes on from them, another folder starts afresh"
+                "use resume=True to continue from them, or another folder for a new fit"
             )
 
     def within(self, name: str) -> "Checkpoints":
-        """Those of a part of the fit, in a folder of their own."""
+        """The checkpoints of a part of the fit, in a folder of their own."""
         return replace(self, folder=self.folder / name)
 
     def _files(self) -> list[Path]:
@@ -72,14 +73,14 @@ class Checkpoints:
         return sorted(path for path in files if path.stem.isdecimal())
 
     def save(self, iterations: int, state: Any, notes: Mapping[str, Any]) -> None:
-        """Write a checkpoint, and remove those that are too old.
+        """Write a checkpoint, and remove the oldest ones.
 
-        Trouble with the disk is told and does not end the fit: the one before is still there.
+        A disk error gives a warning and does not end the fit: the previous checkpoint is kept.
 
         Args:
-            iterations: how far the fit is.
+            iterations: the number of iterations so far.
             state: a tree of arrays.
-            notes: what else there is to know, as JSON can hold it.
+            notes: everything else that must be saved, as values that JSON can represent.
         """
         if distributed.index() > 0:
             return
@@ -95,14 +96,14 @@ class Checkpoints:
                 old.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
-                f"no checkpoint at iteration {iterations}: {error}; the fit goes on, and what was "
-                "kept before still is",
+                f"no checkpoint was written at iteration {iterations}: {error}; the fit continues, "
+                "and the previous checkpoint is kept",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
     def latest(self, like: Tree) -> tuple[Tree, dict[str, Any]] | None:
-        """The state and the notes of the latest checkpoint that can be read, if there is any.
+        """The state and the notes of the latest readable checkpoint; None if there is none.
 
         Args:
             like: a state of the same structure.
@@ -123,13 +124,13 @@ class Checkpoints:
                 facts, numbers = read_numbers(path, "checkpoint", VERSION)
             except UnreadableFileError as error:
                 warnings.warn(
-                    f"{error}; the checkpoint before it is taken", RuntimeWarning, stacklevel=2
+                    f"{error}; using the previous checkpoint", RuntimeWarning, stacklevel=2
                 )
                 continue
             self._refuse_other(path, facts["of"])
             leaves = [numbers[name] for name in sorted(numbers)]
             if [np.shape(leaf) for leaf in like] != [leaf.shape for leaf in leaves]:
-                raise CheckpointError(f"{path} is of a fit with numbers of other shapes")
+                raise CheckpointError(f"{path} is from a fit with arrays of other shapes")
             return leaves, facts["notes"]
         return None
 
@@ -139,15 +140,15 @@ class Checkpoints:
         ]
         if differ:
             name = differ[0]
-            was, now = then.get(name, "not there"), self.identity.get(name, "not there")
+            was, now = then.get(name, "absent"), self.identity.get(name, "absent")
             others = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
             raise CheckpointError(
-                f"{path} is of another fit: {name} was {was}, and is now {now}{others}"
+                f"{path} is from another fit: {name} was {was}, and is now {now}{others}"
             )
 
 
 def identity(data: Dataset, options: Options) -> dict[str, str]:
-    """What a model and its data are, in words by name; numbers by their SHA-256."""
+    """Descriptions of a model and its data, by name; arrays are given by their SHA-256."""
     words = {
         name: _in_words(value) for name, value in options.items().items() if name not in MAY_DIFFER
     }
@@ -166,7 +167,7 @@ def identity(data: Dataset, options: Options) -> dict[str, str]:
 
 
 def _in_words(value: Any) -> str:
-    """An option in words, arrays by shape and digest."""
+    """An option as text; arrays are given by shape and digest."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What was chosen: a model, the one that shares nothing beside it, and what each output gains."""
+"""The chosen model, the model that shares nothing, and what each output gains."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,25 +19,27 @@ __all__ = ["Choice", "in_use"]
 
 
 class Choice(NamedTuple):
-    """What was chosen.
+    """The result of choosing what outputs share.
 
     Attributes:
-        chosen: the model, perhaps with latents that nobody uses.
-        q: of its inducing variables.
+        chosen: the chosen model, perhaps with unused latents.
+        q: q(u) of the chosen model.
         alone: the model in which outputs share nothing.
-        alone_q: of the inducing variables of that.
-        jitter: on the diagonals of k(Z, Z) in both.
-        own: the bound of each output's own model.
-        together: of each output L(all) − L(all but it), in the joint model.
+        alone_q: q(u) of that model.
+        jitter: added to the diagonals of k(Z, Z) in both models.
+        own: the bound of each output fitted alone.
+        together: for each output, L(all) − L(all but it) in the joint model.
         joint: the bound of the joint model.
         shared: whether the joint model was chosen.
-        rows: the standardised inputs that were looked at.
-        information: how precisely the data tells each latent of `chosen` that is used at a row.
-        alone_information: the same of `alone`.
-        reach: of the hyperparameters of `chosen` that are in use, see `lbfgs`; for all values.
-        alone_reach: the same of `alone`.
-        interrupted: whether the user stopped it; then nothing is shared.
-        final: whether nothing is left to learn, `chosen` having all rows and inducing inputs.
+        rows: the standardised inputs of the rows that were used.
+        information: the precision with which the data determine each latent of `chosen` that is in
+            use, at each row.
+        alone_information: the same for `alone`.
+        reach: the inverse curvature of the hyperparameters of `chosen` that are in use, scaled to
+            all values; see `lbfgs`.
+        alone_reach: the same for `alone`.
+        interrupted: whether the user interrupted; then nothing is shared.
+        final: whether nothing is left to learn: `chosen` has all rows and inducing inputs.
     """
 
     chosen: Parameters
@@ -63,7 +65,7 @@ class Choice(NamedTuple):
         return in_use(self.chosen)
 
     def packed(self, candidates: Candidates) -> tuple[list, list[np.ndarray], dict[str, Any]]:
-        """As plain lists and numbers, for other processes: their kernels by their places."""
+        """The choice as plain lists and arrays for other processes; kernels as their places."""
         models = [self.chosen, self.alone]
         places = [
             ([candidates.place(k) for k in model.prior.kernels], model.prior.counts)
@@ -83,7 +85,7 @@ class Choice(NamedTuple):
         options: Options,
         family: type[Family],
     ) -> "Choice":
-        """The choice that `packed` says."""
+        """The choice from the result of `packed`."""
         places, leaves, rest = packed
         models = []
         for kernels, counts in places:
@@ -102,7 +104,7 @@ class Choice(NamedTuple):
 
 
 def in_use(parameters: Parameters) -> Parameters:
-    """The same without latents that nobody uses."""
+    """The model without unused latents."""
     if not isinstance(parameters.prior, LMC):
         return parameters
     return replace(parameters, prior=parameters.prior.in_use())

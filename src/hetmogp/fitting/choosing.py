@@ -1,4 +1,4 @@
-"""What is shared, chosen: on a sample of the rows first, then asked once more on all of them."""
+"""Choose what the outputs share: first on a sample of the rows, then check it on all of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,10 +13,11 @@ from ..tables import Dataset
 from ..variational import Coupled
 from .alone import PRICE, Candidates
 from .choice import Choice, in_use
+from .effects import Effects
 from .fit import LARGEST_JITTER, Fit, NotPositiveDefiniteError
 from .inducing import (
     AUTO_INDUCING,
-    Placed,
+    beside,
     by_need,
     for_supports,
     how_many_inducing,
@@ -34,27 +35,32 @@ from .vem import Problem, init
 
 __all__ = ["chosen", "rechecked", "with_inducing"]
 
-SAMPLE = 1_000  # rows that are looked at to choose them, at most
-ALONE = 128  # inducing inputs of each latent of an output's own model meanwhile
-COARSE = 450  # those of all latents together
+SAMPLE = 1_000  # the most rows on which the latents are chosen
+ALONE = 128  # inducing inputs of each latent while an output is fitted alone
+COARSE = 450  # inducing inputs of all latents together
 ENOUGH_FOR_GROUPS = 200  # rows; with fewer, no latent over a group of inputs can pay
 
 
 def chosen(data: Dataset, options: Options, ready: Ready, progress: Progress) -> Choice:
-    """What the outputs share, found on full batches: of all rows, or of a sample of them."""
+    """Choose what the outputs share, on a full batch of all rows or of a sample of them."""
     some, batch = data, ready.data
     if not isinstance(batch, Batch) or ready.distinct > SAMPLE:
         some = data.sampled(SAMPLE, options.seed)
         batch, _ = full_batch(some, ready.scaling)
     J, X = functions(data), batch.observed
-    kernels = latent_kernels(options.kernel, 1, 1, J=1, columns=data.columns)[0]
+    effects = Effects.of(options, data.columns)
+    kernels = latent_kernels(
+        options.kernel, 1, 1, J=1, columns=data.columns, hidden=effects.inputs
+    )[0]
     several = len(X) >= ENOUGH_FOR_GROUPS
     if options.kernel is None and options.prior == "lmc" and several:
-        exact = ready.method == "vem"  # mini-batches have centres of rows as inducing inputs
+        exact = ready.method == "vem"  # for mini-batches the inducing inputs are k-means centres
         kernels += [
             over(group, data.columns, exact and tells_units(group, ready.X))
-            for group in groups(data.columns)
+            for group in groups(data.columns, effects.inputs)
         ]
+    slopes, intercepts = effects.slopes(ready.scaling), effects.intercepts()
+    kernels += [*slopes, *intercepts]
     if np.ndim(options.inducing) == 0:
         M = min(how_many_inducing(options.inducing, len(X), 1), ALONE)
         placed = for_supports(kernels, X, M, options.seed, data.labels)
@@ -62,8 +68,10 @@ def chosen(data: Dataset, options: Options, ready: Ready, progress: Progress) ->
         Z = place_inducing(
             *(options.inducing, X, ready.scaling, data.columns, 1), shared=True, seed=options.seed
         )
-        placed = Placed(np.repeat(Z, len(kernels), axis=0))
-    candidates = Candidates(kernels, placed, ready.scaling, data.columns, X)
+        placed = beside(np.repeat(Z, len(kernels), axis=0), kernels, X)
+    candidates = Candidates(
+        *(kernels, placed, ready.scaling, data.columns, X), len(slopes), len(intercepts)
+    )
     whole, observed = (sum(int(seen.sum()) for seen in d.observed()) for d in (data, some))
     share = whole / observed
     family = options.family("vem", J + 1, placed.inputs.shape[1])
@@ -94,14 +102,14 @@ def with_inducing(
     options: Options,
     ready: Ready,
 ) -> Parameters:
-    """A model that was chosen, with the inducing inputs to learn it with.
+    """The chosen model, with the inducing inputs for the final fit.
 
-    Where the user leaves them to the fit they are all rows, or those that its latents need most.
+    By default these are all rows, or the rows that the latents need most.
     """
     prior, budget = parameters.prior, AUTO_INDUCING["vem"]
     few = ready.distinct * sum(prior.ranks) <= budget
     if ready.method != "vem" or not is_auto(options.inducing) or few:
-        placed = Placed(placed_inducing(data, options, ready, prior.ranks))
+        placed = placed_inducing(data, options, ready, prior.kernels, prior.ranks)
     else:
         placed = distributed.from_first(
             lambda: by_need(prior, *known, budget, data.labels, options.seed)
@@ -117,10 +125,11 @@ def rechecked(
     fit: Fit,
     progress: Progress,
 ) -> tuple[Fit, Choice]:
-    """The joint fit, or that of the outputs alone where sharing does not pay after all.
+    """The joint fit, or the fit of the outputs alone if sharing does not pay on all rows.
 
-    What is shared was chosen with few inducing inputs, and perhaps on some of the rows. Now the
-    alone model is given as many as the joint one, and the price is asked for once more.
+    The choice was made with few inducing inputs, and perhaps on a sample of the rows. Here the
+    alone model gets as many inducing inputs as the joint one, and the two are compared again at
+    the same price per weight.
     """
     exact = min(fit.parameters.prior.widths) >= ready.distinct
     if fit.interrupted or (exact and ready.distinct <= SAMPLE):
@@ -153,9 +162,9 @@ def rechecked(
 def _on_all_rows(
     choice: Choice, own: Fit, joint: Fit | None, options: Options, ready: Ready
 ) -> dict[str, Any]:
-    """What each output has alone and adds to the others, where that was found on some rows.
+    """The bound of each output alone and its gain from sharing, extended from a sample to all rows.
 
-    Where no joint model was fitted to all rows, what was gained on some is extended to all.
+    Where no joint model was fitted to all rows, the gain on the sample is scaled up.
     """
 
     def each(fit: Fit) -> np.ndarray:

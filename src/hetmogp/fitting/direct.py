@@ -1,4 +1,4 @@
-"""The paper's way on the full batch: L-BFGS on everything, q(u) included, by plain gradients."""
+"""The paper's method on the full batch: L-BFGS with plain gradients, on q(u) as on the rest."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def _bound(parameters: Parameters, q: Blocks, batch: Batch, jitter: Array, rules
 
 
 def _learned(parameters: Parameters, q: Blocks, learn_inducing: bool) -> tuple[Array, Callable]:
-    """What is learned as one vector, and the way back."""
+    """The learned numbers as one vector, and the function that restores them."""
     return ravel_pytree((parameters.free(learn_inducing), q))
 
 
@@ -61,7 +61,7 @@ def init(parameters: Parameters, problem: Problem, jitter: float) -> State:
 
 
 def step(state: State, problem: Problem, jitter: float, watch: Watch | None = None) -> State:
-    """Some iterations of L-BFGS; `watch` is told the bound at their end."""
+    """Take some iterations of L-BFGS; `watch` is called with the bound at the end."""
     assert isinstance(state.q, Blocks)
     fixed = (state.parameters, state.q, problem.batch, jnp.asarray(jitter), problem.rules)
     learn = problem.learn_inducing

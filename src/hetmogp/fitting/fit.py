@@ -1,4 +1,4 @@
-"""What a fit has found so far."""
+"""The result of a fit, also while it is running."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class NotPositiveDefiniteError(ArithmeticError):
 
 @dataclass
 class Fit:
-    """What a fit has found so far.
+    """The result of a fit so far.
 
     Attributes:
         parameters: the model.
@@ -28,10 +28,10 @@ class Fit:
         bound: the evidence lower bound.
         history: the objective after each round (VEM), or the mean bound of each window (SVI).
         converged: whether the convergence rule was met.
-        interrupted: whether the user stopped it.
-        jitter: what was added to the diagonals of k(Z, Z).
-        iterations: rounds (VEM) or steps (SVI).
-        each: the bound of each output, where they share nothing and were fitted one by one.
+        interrupted: whether the user interrupted the fit.
+        jitter: added to the diagonals of k(Z, Z).
+        iterations: the number of rounds (VEM) or steps (SVI).
+        each: the bound of each output, if the outputs share nothing and were fitted one by one.
         near: q of the local latents, if there are any.
     """
 
@@ -53,7 +53,7 @@ class Fit:
         return Posterior(prior, self.q, self.jitter, self.near)
 
     def interrupt(self) -> "Fit":
-        """The same, stopped by the user, who is told."""
+        """Mark the fit as interrupted and warn the user."""
         self.interrupted = True
         warnings.warn(
             f"interrupted after {self.iterations} iterations; the model is usable as it stands",
@@ -64,7 +64,7 @@ class Fit:
 
 
 def towards(gain: float, first: float, tolerance: float) -> float:
-    """How far gains have fallen from the first one to the tolerance, in logarithms."""
+    """Progress from 0 to 1: how far gains have fallen to the tolerance, on a log scale."""
     if gain <= tolerance or first <= tolerance:
         return 1.0
     return float(np.log(first / gain) / np.log(first / tolerance))

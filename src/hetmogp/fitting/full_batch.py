@@ -25,13 +25,13 @@ __all__ = ["run_vem"]
 
 @dataclass
 class _Run:
-    """A fit on its way: from which state, and until which round.
+    """A fit in progress.
 
     Attributes:
-        fit: what was found so far.
-        state: what the next round starts from.
+        fit: the best result so far.
+        state: the state from which the next round starts.
         until: the most rounds.
-        pruned: whether idle weights were dropped already.
+        pruned: whether idle weights have been dropped.
     """
 
     fit: Fit
@@ -40,7 +40,7 @@ class _Run:
     pruned: bool = False
 
     def reach(self, state: vem.State) -> None:
-        """Go on from a state, and count it as what was found."""
+        """Continue from a state, and record it as the result so far."""
         self.state, fit = state, self.fit
         fit.parameters, fit.q, fit.bound = state.parameters, state.q, state.bound
         fit.history.append(state.objective)
@@ -55,16 +55,17 @@ def run_vem(
     checkpoints: Checkpoints | None = None,
     jitter: float | None = None,
 ) -> Fit:
-    """Variational EM to convergence, from the most promising of the starts.
+    """Run variational EM to convergence, from the most promising start.
 
     Args:
-        starts: models to start from; each gets a few iterations, the best is carried on.
+        starts: initial models; each gets a few iterations, and the best one continues.
         problem: the data and how the bound is evaluated.
-        options: of the fit.
-        limits: the most rounds (0 fits q(u) alone), and the gain in nats that counts as none.
-        progress: where to report.
-        checkpoints: where to keep the fit between rounds, once the best start is known.
-        jitter: on the diagonals of k(Z, Z), to begin with; that of the options if not said.
+        options: the options of the fit.
+        limits: the most rounds (0 fits q(u) only), and the gain in nats below which the fit has
+            converged.
+        progress: where to report progress.
+        checkpoints: where to save the fit between rounds, once the best start is known.
+        jitter: initially added to the diagonals of k(Z, Z); by default that of the options.
     """
     method = vem if options.natural_gradients else direct
     loop = _Loop(problem, method, limits[1], progress, checkpoints)
@@ -93,7 +94,7 @@ def run_vem(
 
 @dataclass
 class _Loop:
-    """Rounds of a method, with what they need."""
+    """Takes rounds of a method, and holds what they need."""
 
     problem: vem.Problem
     method: ModuleType
@@ -102,9 +103,9 @@ class _Loop:
     checkpoints: Checkpoints | None
 
     def begin(self, starts: Sequence[Parameters], jitter: float, until: int) -> _Run:
-        """The most promising of the starts, with its first q(u) and as much jitter as it takes.
+        """The most promising start, with its first q(u) and as much jitter as needed.
 
-        Starts of which one is enough, where nothing is to be learned but q(u), do not compete.
+        Where only q(u) is learned, one start is enough and none compete.
         """
         some = starts if until > 0 else starts[:1]
         states: list[vem.State] = []
@@ -128,7 +129,7 @@ class _Loop:
         return _Run(fit.interrupt() if stopped else fit, state, until)
 
     def _climbed(self, jitter: float, state: vem.State, iterations: int) -> vem.State:
-        """A start after some iterations."""
+        """Take a start some iterations further."""
         self.progress.update("starts compete", 0.0, state.bound)
         if self.method is vem:
             return vem.step(state, self.problem, jitter, iterations=iterations)
@@ -175,13 +176,13 @@ class _Loop:
             self.checkpoints.save(fit.iterations, arrays, notes)
 
     def _reach(self, parameters: Parameters, known: np.ndarray | None) -> np.ndarray:
-        """What is known of the curvature; zeros where that is nothing."""
+        """The inverse curvature as far as known; zeros where nothing is known."""
         n = len(ravel_pytree(parameters.free(self.problem.learn_inducing))[0])
         n = n if self.method is vem and n <= MANY else 0
         return np.zeros((n, n)) if known is None else known
 
     def resumed(self, start: Parameters, max_iter: int) -> _Run | None:
-        """The run that the latest checkpoint holds, if there is any."""
+        """The run in the latest checkpoint; None if there is no checkpoint."""
         if self.checkpoints is None:
             return None
         problem = self.problem

@@ -1,9 +1,9 @@
-"""Where inducing inputs go: among the rows, and where latents need them.
+"""Choose the inducing inputs: spread over the rows first, then where the latents need them.
 
-Before anything is known of a latent they are k-means centres of the rows. Once it has been learned
-roughly, they are rows taken one by one where its own inducing inputs leave most unsaid that the
-data could tell. What they leave unsaid is measured in nats, so that latents compete for a common
-budget: one that is smooth, or that the data hardly sees, gets few.
+Before anything is known about a latent, its inducing inputs are k-means centres of the rows. Once
+it has been learned roughly, they are rows chosen one by one, each where the inducing inputs so far
+lose most of what the data say about the latent. This loss is measured in nats, so latents compete
+for a common budget. A latent that is smooth, or about which the data say little, gets few.
 """
 
 import warnings
@@ -29,6 +29,7 @@ from ..priors import Prior
 __all__ = [
     "AUTO_INDUCING",
     "Placed",
+    "beside",
     "by_need",
     "choose_inducing",
     "for_supports",
@@ -38,21 +39,22 @@ __all__ = [
     "place_inducing",
 ]
 
-# What all latents together may have: full batches cost the cube of it, mini-batches less.
+# The most inducing inputs of all latents together: full batches cost its cube, mini-batches less.
 AUTO_INDUCING = {"vem": 800, "svi": 1200}
-KMEANS_ROWS = 10_000  # k-means looks at no more rows than this
-NEED_ROWS = 2_000  # rows among which latents choose by need
-FASTER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than it was learned a latent may turn out to change
+LEVELS = 500  # the most levels of a group that have an intercept of their own
+KMEANS_ROWS = 10_000  # the most rows that k-means uses
+NEED_ROWS = 2_000  # the most rows from which inducing inputs are chosen by need
+FASTER = (2.0, 1.7, 1.4, 1.2, 1.0)  # factors by which a lengthscale may still shrink
 LEAST_GAIN = 0.02  # nats that one more inducing input must be able to gain
-ALIKE = 0.6  # latents that need this share of what another does get as many: few sizes, see `gram`
+ALIKE = 0.6  # a latent that needs this share of another's count gets the same count; see `gram`
 
 
 class Placed(NamedTuple):
     """Inducing inputs.
 
     Attributes:
-        inputs: standardised, a set for each latent, or one for all.
-        counts: how many rows of each set count, if not all do.
+        inputs: standardised; one set for each latent, or one for all.
+        counts: the number of rows in use in each set; None if all are.
     """
 
     inputs: Float[np.ndarray, "Q M p"]
@@ -60,12 +62,12 @@ class Placed(NamedTuple):
 
 
 def is_auto(inducing: Any) -> bool:
-    """Whether the user leaves the number of inducing inputs to the fit."""
+    """Whether the fit chooses the number of inducing inputs."""
     return inducing is None or (isinstance(inducing, str) and inducing == "auto")
 
 
 def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem") -> int:
-    """M, from what the user wrote, the number of distinct input rows and of copies of latents."""
+    """M, from the user's argument, the number of distinct input rows and the copies of latents."""
     if is_auto(inducing):
         return min(AUTO_INDUCING[method] // R, distinct) or 1
     if np.ndim(inducing) > 0:
@@ -76,7 +78,7 @@ def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem")
 
 
 def _tables(inducing: Any) -> Sequence[Any]:
-    """The tables of inducing inputs that the user placed: one, or one per latent."""
+    """The inducing inputs given by the user: one table, or one per latent."""
     if len(inducing) == 0:
         raise ValueError("inducing is empty: give a number, an array, or a list of arrays")
     per_latent = isinstance(inducing, list | tuple) and np.ndim(inducing[0]) >= 1
@@ -103,8 +105,8 @@ def place_inducing(
         scaling: how they were standardised.
         columns: the inputs.
         Q: the number of latents.
-        shared: whether those chosen here are to be one set for all latents.
-        seed: of the choice.
+        shared: whether all latents share one set, where the set is chosen here.
+        seed: the seed of the choice.
     """
     if np.ndim(inducing) == 0:
         labels = [j for j, column in enumerate(columns) if column.kind == "category"]
@@ -131,8 +133,8 @@ def choose_inducing(
 ) -> Float[np.ndarray, "M p"]:
     """M inducing inputs among the rows: k-means centres, or the distinct rows if there are few.
 
-    Among labels there is no centre: those of the row nearest to it are taken. Where there is
-    nothing else, those that most rows have.
+    Labels have no mean, so a centre takes the labels of the nearest row. Where all inputs are
+    labels, the most frequent combinations are taken.
     """
     if len(X) > KMEANS_ROWS:
         rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
@@ -161,13 +163,13 @@ def choose_inducing(
 
 
 def _centres(X: Float[np.ndarray, "N p"], M: int, seed: int) -> Float[np.ndarray, "M p"]:
-    """By k-means; on one thread, for several add up in an order of their own every time."""
+    """Centres by k-means, on one thread: several threads sum in a different order each time."""
     with threadpool_limits(1, user_api="openmp"):
         return KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
 
 
 def inputs_of(kernel: Kernel, p: int) -> list[int]:
-    """Which of p inputs a kernel sees."""
+    """The positions of the inputs that a kernel uses, out of p."""
     parts = [one for part in kernel.parts for one in inputs_of(part, p)]
     dims = getattr(kernel, "active_dims", None)
     if parts:
@@ -181,14 +183,21 @@ def for_supports(
     number: int,
     seed: int,
     labels: Sequence[int],
+    most: int = LEVELS,
 ) -> Placed:
-    """At most so many inducing inputs for each kernel, over the inputs that it sees.
+    """Inducing inputs for each kernel, over the inputs that it uses, up to a given number.
 
-    An input that it does not see stands still, at the value of the first row. A kernel that takes
-    its inputs as labels may have twice as many: of the others it says nothing.
+    An input that the kernel does not use is held at the value of the first row. A kernel that
+    treats its inputs as labels may have twice as many, because one label says nothing about
+    another. A kernel that a few inducing inputs span (`Kernel.spanning`) gets those, `most` at
+    most.
     """
     p, tables = X.shape[1], []
     for kernel in kernels:
+        whole = kernel.spanning(X)
+        if whole is not None:
+            tables.append(whole[:most])
+            continue
         seen = inputs_of(kernel, p)
         rows = X[:, seen]
         own = [place for place, j in enumerate(seen) if j in labels or kernel.by_level]
@@ -199,8 +208,21 @@ def for_supports(
     return _padded(tables)
 
 
+def beside(
+    Z: Float[np.ndarray, "Q M p"], kernels: Sequence[Kernel], X: Float[np.ndarray, "N p"]
+) -> Placed:
+    """Inducing inputs, those of kernels that a few can span replaced by these."""
+    each = [kernel.spanning(X) for kernel in kernels]
+    if all(one is None for one in each):
+        return Placed(Z)
+    every = np.broadcast_to(Z, (len(kernels), *Z.shape[1:]))
+    return _padded(
+        [own if one is None else one[:LEVELS] for own, one in zip(every, each, strict=True)]
+    )
+
+
 def _padded(tables: Sequence[np.ndarray]) -> Placed:
-    """Sets of different sizes, filled up with rows that do not count."""
+    """Sets of different sizes, padded to one size with rows that are not in use."""
     counts = tuple(len(table) for table in tables)
     room = [np.pad(table, ((0, max(counts) - len(table)), (0, 0)), "edge") for table in tables]
     return Placed(np.stack(room), counts if len(set(counts)) > 1 else ())
@@ -214,21 +236,21 @@ def by_need(
     labels: Sequence[int] = (),
     seed: int = 0,
 ) -> Placed:
-    """Rows as inducing inputs, so many in all, where the latents of a prior need them most.
+    """Choose rows as inducing inputs, within a budget, where the latents of a prior need them most.
 
-    The bound loses about half of Σ_n Λ_n (k(x_n, x_n) − |A_n|²) to the inducing inputs of a latent,
-    with Λ_n the precision of what the data says of it at row n. A Cholesky factorisation of
-    √Λ K √Λ that always takes the largest pivot next says how much each further row would gain.
-    As far as the budget allows, that is asked of latents that change faster, up to twice as fast,
-    which leaves room to learn shorter lengthscales.
+    Inducing inputs cost the bound of a latent about ½ Σ_n Λ_n (k(x_n, x_n) − |A_n|²), where Λ_n is
+    the precision with which the data determine the latent at row n. A pivoted Cholesky
+    factorisation of √Λ K √Λ says how much each further row would gain. As far as the budget
+    allows, the computation assumes lengthscales up to two times shorter, so that the fit has room
+    to shorten them.
 
     Args:
-        prior: with kernels that are roughly right; each latent has one copy.
+        prior: a prior whose kernels are roughly right; each latent has one copy.
         X: the standardised rows.
         information: Λ of each latent at each row.
-        budget: how many inducing inputs all latents may have together.
+        budget: the most inducing inputs of all latents together.
         labels: the inputs that are labels.
-        seed: of the rows that are looked at, where there are too many.
+        seed: the seed for drawing the rows to consider, if there are too many.
     """
     some = np.arange(len(X))
     if len(X) > NEED_ROWS:
@@ -257,7 +279,7 @@ Need = tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]
 def _needs(
     kernels: Sequence[Kernel], X: Float[np.ndarray, "N p"], information: Float[np.ndarray, "N R"]
 ) -> list[Need]:
-    """Of each latent rows in the order in which it needs them, and what each gains."""
+    """For each latent, the rows in the order of need, and the gain of each."""
     result = []
     for kernel, weight in zip(kernels, information.T, strict=True):
         rows = np.flatnonzero(weight > 0)
@@ -267,9 +289,10 @@ def _needs(
 
 
 def _counts(needs: Sequence[Need], least: float) -> list[int]:
-    """How many rows each latent gets where one must gain so much; in few different sizes.
+    """The number of rows of each latent if each row must gain at least `least` nats.
 
-    The one that needs most gets that; those that need nearly as much get the same.
+    The latent that needs most gets what it needs. Latents that need nearly as many get the same
+    number, so that there are few different sizes.
     """
     needed = [max(int(np.sum(gain > least)), 1) for _, gain in needs]
     counts, level = [0] * len(needed), np.inf
@@ -288,7 +311,7 @@ def _matrix(kernel: Kernel, X: Float[Array, "N p"]) -> Float[Array, "N N"]:
 def _pivots(
     kernel: Kernel, X: Float[np.ndarray, "N p"], weight: Float[np.ndarray, " N"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in the order in which they are needed, and what each gains, never more than before."""
+    """The rows in the order of need, and the gain of each; gains never increase."""
     if len(X) == 0:
         return np.zeros(0, int), np.zeros(0)
     x, root = jnp.asarray(X), np.sqrt(weight)

@@ -1,4 +1,4 @@
-"""scipy's L-BFGS, with a rule of its own to stop and a memory of the curvature it met."""
+"""scipy's L-BFGS with our own stopping rule, keeping the curvature that it met."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -10,19 +10,19 @@ from scipy.optimize import OptimizeResult, minimize
 
 __all__ = ["MANY", "Climbed", "maximise"]
 
-LARGE = 1e10  # stands for what is not finite: scipy would otherwise end at NaN in silence
-WINDOW = 10  # iterations over which a gain is taken: single ones may gain little on the way
-PATIENCE = 5  # trials of one step, after which it must have gained something
-MANY = 500  # numbers whose curvature is not kept: the matrix would be large
+LARGE = 1e10  # replaces values that are not finite: scipy would otherwise end at NaN silently
+WINDOW = 10  # iterations over which a gain is measured: a single one may gain little
+PATIENCE = 5  # trials of one step within which it must gain something
+MANY = 500  # with more numbers than this the curvature is not kept: the matrix would be large
 
 
 class Climbed(NamedTuple):
     """Where a climb ended.
 
     Attributes:
-        z: the point.
-        still: whether it ended because there was nothing left to gain.
-        reach: the inverse of the curvature, as far as it was met: how far numbers move together.
+        z: the last point.
+        still: whether the climb ended because nothing was left to gain.
+        reach: the inverse curvature along the path; None if none was met.
     """
 
     z: Float[np.ndarray, " n"]
@@ -31,7 +31,7 @@ class Climbed(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """Where a climb was, in its own coordinates, how high, and how steep it was there."""
+    """A point of a climb in its own coordinates, with the value and the gradient there."""
 
     w: np.ndarray
     value: float
@@ -39,7 +39,7 @@ class _Point(NamedTuple):
 
 
 class _NothingToGainError(Exception):
-    """Several trials of one step have gained nothing to speak of."""
+    """Several trials of one step gained almost nothing."""
 
 
 def maximise(
@@ -50,22 +50,21 @@ def maximise(
     reach: Float[np.ndarray, "n n"] | None = None,
     far: float = np.inf,
 ) -> Climbed:
-    """Raise a function by L-BFGS.
+    """Maximise a function by L-BFGS.
 
     Args:
-        value_and_gradient: of a vector like `start`.
+        value_and_gradient: the function and its gradient, for a vector like `start`.
         start: where to begin.
         iterations: the most iterations.
-        tolerance: it stops when some iterations together gain less than this.
-        reach: what an earlier climb found of the inverse of the curvature. The climb is made in
-            coordinates in which that is the identity, so it knows from the first step what the
-            earlier one had learned by the last.
-        far: no number moves more than this.
+        tolerance: the climb stops when `WINDOW` iterations together gain less than this.
+        reach: the inverse curvature that an earlier climb found. The climb uses coordinates in
+            which it is the identity, so the first step already benefits from the earlier climb.
+        far: the most that any number may move.
     """
     start = np.asarray(start, float)
     root = None if reach is None else _root(reach)
-    path: list[_Point] = []  # where iterations ended
-    tried: list[_Point] = []  # since the last of them
+    path: list[_Point] = []  # the end of each iteration
+    tried: list[_Point] = []  # points tried since the last of them
 
     def back(w: np.ndarray) -> np.ndarray:
         return start + (w if root is None else root @ w)
@@ -105,7 +104,7 @@ def maximise(
 
 
 def _inverse_curvature(path: Sequence[_Point]) -> Float[np.ndarray, "n n"] | None:
-    """The BFGS matrix of a path; nothing where it met no curvature."""
+    """The BFGS matrix of a path; None if it met no curvature."""
     pairs = [(b.w - a.w, a.slope - b.slope) for a, b in pairwise(path)]
     pairs = [(s, y) for s, y in pairs if s @ y > 1e-10 * (y @ y)]
     if not pairs:
@@ -120,9 +119,9 @@ def _inverse_curvature(path: Sequence[_Point]) -> Float[np.ndarray, "n n"] | Non
 
 
 def _root(reach: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"] | None:
-    """L with L Lᵀ = reach, triangular: a number that has no slope stays as it is, to the last bit.
+    """A triangular L with L Lᵀ = reach, so that a number without a gradient keeps every bit.
 
-    None where rounding has left no such L.
+    None if rounding errors leave no such L.
     """
     try:
         return np.linalg.cholesky(reach + 1e-12 * np.diag(np.diag(reach)))

@@ -1,4 +1,4 @@
-"""From data and options to a fit: prepare the data, choose where to start, run."""
+"""Fit a model: prepare the data, choose where to start, and run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +19,7 @@ from ..tables import Dataset
 from .checkpoint import Checkpoints, identity
 from .choice import Choice
 from .choosing import chosen, rechecked, with_inducing
+from .effects import Effects
 from .fit import Fit, NotPositiveDefiniteError
 from .inducing import is_auto
 from .local import FEW, how_many_local, pays, run_local
@@ -26,7 +27,15 @@ from .mesh import rounded
 from .options import Method, Options
 from .progress import Progress
 from .race import LENGTHSCALES, variants
-from .ready import Ready, Source, kernels_and_ranks, placed_inducing, prepared
+from .ready import (
+    Ready,
+    Source,
+    functions,
+    kernels_and_ranks,
+    only_effects,
+    placed_inducing,
+    prepared,
+)
 from .runs import Rough, feeds, on_full_batch, on_mini_batches
 from .start import (
     Beginning,
@@ -40,9 +49,9 @@ __all__ = ["Learned", "Source", "learn"]
 
 
 class Learned(NamedTuple):
-    """A fit, its outputs in order of their names; how inputs were scaled; the method.
+    """A fit with its outputs sorted by name, the scaling of the inputs, and the method used.
 
-    `choice` says what was chosen, where latents were.
+    `choice` records which latents were chosen, where the fit chose them.
     """
 
     fit: Fit
@@ -58,14 +67,14 @@ def learn(
     checkpoints: Checkpoints | None = None,
     source: Source | None = None,
 ) -> Learned:
-    """Prepare the data, choose where to start, and run.
+    """Prepare the data, choose where to start, and run the fit.
 
     Args:
-        data: what was read.
+        data: the outputs and their inputs.
         options: how to fit.
-        progress: where to report.
-        checkpoints: where to keep the fit on its way.
-        source: where all rows are, should `data` be a sample of them.
+        progress: where to report progress.
+        checkpoints: where to save the fit while it runs.
+        source: where all rows are, if `data` is only a sample of them.
     """
     data = _by_name(data)
     if checkpoints is not None:
@@ -73,7 +82,8 @@ def learn(
     ready = prepared(data, options, source)
     choice, starts = None, []
     try:
-        choice = chosen(data, options, ready, progress) if options.chooses else None
+        chooses = options.chooses and not only_effects(data, options)
+        choice = chosen(data, options, ready, progress) if chooses else None
         if choice is not None and (choice.interrupted or choice.final):
             return Learned(_as_chosen(choice), ready.scaling, "vem", choice)
         if ready.method == "vem":
@@ -102,40 +112,35 @@ def _on_mini_batches(
     checkpoints: Checkpoints | None,
     source: Source | None,
 ) -> Fit:
-    """A fit on mini-batches, with local latents where they were asked for or pay."""
+    """Fit on mini-batches, with local latents where the user asked for them or they pay."""
     batches = feeds(data, options, ready, source)
-    number = how_many_local(data, options, ready, source)
+    number = 0 if options.has_effects else how_many_local(data, options, ready, source)
     if number:
-        _refuse_local(data, number, source)
+        _refuse_local(number, source)
         few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
         kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
         starts = _starts(data, few, ready, choice)
         smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
         if smooth.interrupted:
             return smooth
-        fit = run_local(smooth, number, ready, options, progress, further)
+        fit = run_local(smooth, number, data.labels, ready, options, progress, further)
         if fit.interrupted or options.local != "auto" or pays(fit, smooth):
             return fit
     starts = _starts(data, options, ready, choice)
     return on_mini_batches(options, ready, starts, batches, progress, checkpoints)
 
 
-def _refuse_local(data: Dataset, number: int, source: Source | None) -> None:
-    """Complain of data that local latents cannot be learned from."""
+def _refuse_local(number: int, source: Source | None) -> None:
+    """Raise an error for data from which local latents cannot be learned."""
     if source is not None or distributed.count() > 1:
         raise ValueError(
-            f"local={number} needs all rows in the memory of one process: local=0 fits a Table, or "
-            "by several processes"
-        )
-    if data.labels:
-        name = data.columns[data.labels[0]].name
-        raise ValueError(
-            f"local={number} needs inputs that are numbers or dates, and {name!r} holds labels"
+            f"local={number} needs all rows in the memory of one process; use local=0 for a Table "
+            "or for several processes"
         )
 
 
 def _as_chosen(choice: Choice) -> Fit:
-    """The model as it was chosen, where that is all: nothing is left to learn, or no patience."""
+    """The chosen model as the final fit: nothing is left to learn, or the user stopped it."""
     bound = float(choice.own.sum())
     objective = bound + float(choice.chosen.log_density())
     fit = Fit(choice.chosen, choice.q, bound, choice.jitter, [objective])
@@ -154,14 +159,18 @@ def _starts(
         start = with_inducing(choice.parameters, known, data, options, ready)
         return distributed.numbers_of_first([start])
     kernels, ranks = kernels_and_ranks(data, options)
-    Z = placed_inducing(data, options, ready, ranks)
-    numbers = [j for j in range(len(data.columns)) if j not in data.labels]
-    among = None if ready.method == "vem" else Z[0][:, numbers]
+    effects = Effects.of(options, data.columns)
+    added = effects.latents(ready.scaling, functions(data), len(kernels) or None)
+    owners = tuple(owner for _, owner in added)
+    kernels, ranks = [*kernels, *(kernel for kernel, _ in added)], [*ranks, *[1] * len(added)]
+    Z, counts = placed_inducing(data, options, ready, kernels, ranks)
+    numbers = [j for j in range(len(data.columns)) if j not in (*data.labels, *effects.inputs)]
+    among = None if ready.method == "vem" else Z[0][: counts[0] if counts else None, numbers]
     lengthscales = initial_lengthscales(len(kernels), ready.X[:, numbers], among)
 
     def begun(kernels: Sequence[Kernel], lengthscales: np.ndarray, restart: int = 0) -> Parameters:
         return initial_parameters(
-            *(data, Beginning(kernels, ranks, Z, lengthscales), ready.scaling),
+            *(data, Beginning(kernels, ranks, Z, lengthscales, counts, owners), ready.scaling),
             prior=options.prior,
             weight_scale=options.weight_scale,
             hyperpriors=options.hyperpriors is not None,
@@ -174,11 +183,11 @@ def _starts(
         size = np.sqrt(max(len(numbers), 1))
         for some, factor in product(variants(kernels), LENGTHSCALES):
             starts.append(begun(some, np.full(len(kernels), size * factor)))
-    return distributed.numbers_of_first(starts)  # machines differ by rounding
+    return distributed.numbers_of_first(starts)  # machines differ in rounding
 
 
 def _identity(data: Dataset, options: Options, source: Source | None) -> dict[str, str]:
-    """What is fitted to what, for checkpoints."""
+    """A description of the model and its data, which checkpoints are compared with."""
     words, size = identity(data, options), rounded(options.batch_size)
     if source is not None:
         words["the table"] = source.table.in_words
@@ -187,14 +196,14 @@ def _identity(data: Dataset, options: Options, source: Source | None) -> dict[st
 
 
 def _by_name(data: Dataset) -> Dataset:
-    """The outputs sorted by name, so that the user's order changes nothing, to the last bit."""
+    """Sort the outputs by name, so that the user's order does not change a single bit."""
     places = np.argsort(data.names)
     lists = ("names", "likelihoods", "inputs", "values", "given", "weights")
     return replace(data, **{name: [getattr(data, name)[d] for d in places] for name in lists})
 
 
 def _impossible(parameters: Parameters, data: Dataset) -> str | None:
-    """Which value has no density where learning starts, in words, if any has none."""
+    """An error message if some value has no finite density where learning starts, else None."""
     prior = parameters.prior
     for part, likelihood, (name, _, y, given) in zip(
         parameters.slices, parameters.likelihoods, observed_values(data), strict=True
@@ -206,13 +215,13 @@ def _impossible(parameters: Parameters, data: Dataset) -> str | None:
             return (
                 f"output {name!r}: the value {y[bad[0]]:g} cannot be explained by {likelihood!r} "
                 f"where learning starts ({bad.size} such values); leave it out, give the values in "
-                "other units, or take another likelihood"
+                "other units, or use another likelihood"
             )
     return None
 
 
 def _crowded(parameters: Parameters, scaling: Scaling, columns: Sequence[Column]) -> str:
-    """Why k(Z, Z) has no Cholesky factor, in words."""
+    """An error message that says why k(Z, Z) has no Cholesky factor."""
     worst: tuple[float, str] = (np.inf, "")
     for q, (kernel, Z) in enumerate(
         zip(parameters.prior.kernels, parameters.prior.tables, strict=True)

@@ -1,4 +1,4 @@
-"""The devices of all processes as one mesh: rows are spread over it, all else is on each."""
+"""The devices of all processes as one mesh: rows are spread over it, everything else is copied."""
 
 from typing import TypeVar
 
@@ -17,17 +17,17 @@ Tree = TypeVar("Tree")
 
 
 def mesh() -> Mesh:
-    """All devices of all processes, in a row."""
+    """All devices of all processes as a one-dimensional mesh."""
     return Mesh(np.asarray(devices()), ROWS)
 
 
 def rounded(rows: int) -> int:
-    """So many rows or a few more, so that every device has as many."""
+    """The number of rows, rounded up so that every device has equally many."""
     return -(-rows // len(devices())) * len(devices())
 
 
 def everywhere(tree: Tree) -> Tree:
-    """Arrays that are the same in each process, on every device."""
+    """Copy arrays that are equal in all processes to every device."""
     return jax.tree.map(lambda leaf: _placed(leaf, PartitionSpec()), tree)
 
 

@@ -22,20 +22,20 @@ from .progress import Progress
 
 __all__ = ["LAST_LOOK", "Feed", "Run", "climb", "run_svi"]
 
-PATIENCE = (100, 1000)  # least and most steps between two looks at the mini-batch bounds
-FIRST_CHUNK = 20  # steps before the host looks for the first time
-CHUNK_SECONDS = 0.3  # and between two looks later on
+PATIENCE = (100, 1000)  # the fewest and the most steps of a window of mini-batch bounds
+FIRST_CHUNK = 20  # steps of the first chunk, after which control returns to the host
+CHUNK_SECONDS = 0.3  # the duration of later chunks
 STEPS = 500  # between two checkpoints
 SMALL_GAINS = 2  # windows in a row without much gain before a stochastic fit has converged
-LAST_LOOK = 200  # batches over which the final bound is taken, at most
+LAST_LOOK = 200  # the most batches over which the final bound is averaged
 
 
 class Feed(Protocol):
-    """Rows for steps, in an order that depends on the seed alone.
+    """Supplies the rows of each step, in an order that depends only on the seed.
 
     Attributes:
-        epoch: the steps in which every row is met once.
-        taken: how many were taken, counting those left out at the beginning.
+        epoch: the number of steps in which every row is used once.
+        taken: the number of steps taken, including those skipped at the beginning.
     """
 
     epoch: int
@@ -43,13 +43,13 @@ class Feed(Protocol):
 
     @property
     def longest(self) -> int:
-        """The most steps that `take` gives now."""
+        """The most steps that `take` can return now."""
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
-        """Blocks and rows for n steps, and which is the first; always of the same shape."""
+        """Blocks and rows for n steps, and the first step; shapes are always the same."""
 
     def close(self) -> None:
-        """End the threads that read ahead."""
+        """Stop the threads that read ahead."""
 
 
 def run_svi(
@@ -61,22 +61,23 @@ def run_svi(
     progress: Progress,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
-    """Stochastic inference to convergence.
+    """Run stochastic inference to convergence.
 
-    The mean of the mini-batch bounds over a window (whole epochs, within `PATIENCE`) is
-    compared with the window before; the fit has converged when it gains less than the tolerance
+    The mean of the mini-batch bounds over a window (whole epochs, within `PATIENCE`) is compared
+    with that of the window before. The fit has converged when it gains less than the tolerance
     `SMALL_GAINS` times in a row.
 
     Args:
-        start: the model to start from.
-        family: of q(u).
-        feeds: the data and their order, less so many steps at the beginning.
-        options: of the fit.
-        limits: the most steps, and the gain of a window, in nats, that counts as none.
-        progress: where to report.
-        checkpoints: where to keep the fit on its way.
+        start: the initial model.
+        family: the family of q(u).
+        feeds: makes a feed of the data that skips a given number of steps.
+        options: the options of the fit.
+        limits: the most steps, and the gain of a window, in nats, below which the fit has
+            converged.
+        progress: where to report progress.
+        checkpoints: where to save the fit while it runs.
     """
-    # By NumPy, in which numbers have one type: what was compiled for one state is for all.
+    # NumPy numbers have one type, so the program compiled for one state serves all states.
     natural = options.natural_gradients
     begin = svi.init(start, family, options.learn_inducing, options.optimizer, natural)
     state = jax.tree.map(np.asarray, begin)
@@ -104,23 +105,23 @@ def climb(
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> None:
-    """Take chunks of steps until windows gain too little, or the user stops."""
+    """Take chunks of steps until windows gain too little or the user interrupts."""
     fit, (max_iter, tolerance) = run.fit, limits
     length, every = FIRST_CHUNK, (checkpoints and checkpoints.every) or STEPS
     least, most = PATIENCE
     window = min(feed.epoch * -(-least // feed.epoch), most)
-    agreed = False  # to stop, in a group
+    agreed = False  # whether all processes of a group agreed to stop
     try:
         with distributed.interrupts() as interrupted:
             while fit.iterations < max_iter and not fit.converged:
-                # A chunk ends with its window: what is found does not depend on how fast it goes.
+                # A chunk ends with its window, so the result does not depend on the speed.
                 n = min(length, feed.longest, window - len(run.bounds), max_iter - fit.iterations)
                 if checkpoints is not None:
                     n = min(n, every - fit.iterations % every)
                 began = time.perf_counter()
                 if not run.advance(feed, n):
                     continue
-                if fit.iterations > n:  # the first one may have compiled
+                if fit.iterations > n:  # the first chunk may include compilation
                     length = max(1, round(CHUNK_SECONDS * n / (time.perf_counter() - began)))
                 if len(run.bounds) == window:
                     run.end_window(tolerance)
@@ -141,19 +142,19 @@ def climb(
 
 @dataclass
 class Run:
-    """A fit on its way.
+    """A fit in progress.
 
     Attributes:
-        start: the model it started from.
-        options: of the fit.
-        fit: what was found so far.
-        state: what the next step starts from.
-        bounds: of the window so far.
-        small: windows in a row that gained too little.
-        pace: multiplies the step sizes; less than one once steps failed.
-        taken: steps of the feed that a resumed fit leaves out.
-        first_gain: of the first two windows.
-        fraction: how far the fit has come.
+        start: the initial model.
+        options: the options of the fit.
+        fit: the result so far.
+        state: the state from which the next step starts.
+        bounds: the mini-batch bounds of the current window.
+        small: the number of windows in a row that gained too little.
+        pace: multiplies the step sizes; less than one after steps have failed.
+        taken: the number of steps of the feed that a resumed fit skips.
+        first_gain: the gain from the first window to the second.
+        fraction: the progress, from 0 to 1.
     """
 
     start: Parameters
@@ -168,7 +169,7 @@ class Run:
     fraction: float = 0.0
 
     def advance(self, feed: Any, n: int) -> bool:
-        """Take n steps; if they failed, go back to the last good state, to be more careful."""
+        """Take n steps; if they fail, return to the last good state and reduce the step sizes."""
         state, bounds, finite = self._steps(feed, n, self.pace)
         if not finite:
             self.fit.jitter *= 10.0
@@ -182,7 +183,7 @@ class Run:
         return True
 
     def _steps(self, feed: Any, n: int, pace: float) -> tuple[Any, list[float], bool]:
-        """The state after n steps, their bounds, and whether all is finite."""
+        """The state after n steps, their bounds, and whether all numbers are finite."""
         data, rows, first = distributed.together(lambda: feed.take(n))
         numbers: Any = map(np.asarray, (first, n, self.fit.jitter, pace, self.options.seed % 2**31))
         with distributed.in_touch():
@@ -194,11 +195,11 @@ class Run:
                 devices=mesh(),
             )
             bounds = np.asarray(every_bound)[first : first + n].tolist()
-        # What is decided by these must be decided by all.
+        # All processes must make the same decision.
         return state, *distributed.from_first(lambda: (bounds, bool(finite)))
 
     def end_window(self, tolerance: float) -> None:
-        """Compare a whole window with the one before."""
+        """Compare a complete window with the one before."""
         fit = self.fit
         fit.history.append(float(np.mean(self.bounds)))
         self.bounds.clear()
@@ -210,7 +211,7 @@ class Run:
         fit.converged = self.small == SMALL_GAINS
 
     def final_bound(self, feed: Any, left: int) -> float:
-        """The bound over so many batches: steps of size zero, compiled already."""
+        """The mean bound over `left` batches: steps of size zero, which are already compiled."""
         bounds: list[float] = []
         try:
             with distributed.interrupts():
@@ -233,7 +234,7 @@ class Run:
         checkpoints.save(fit.iterations, self.state, notes)
 
     def resume(self, checkpoints: Checkpoints) -> None:
-        """Go on from the latest checkpoint, if there is any."""
+        """Continue from the latest checkpoint, if there is one."""
         earlier = checkpoints.latest(self.state)
         if earlier is not None:
             self.state, notes = earlier

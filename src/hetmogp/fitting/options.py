@@ -1,4 +1,4 @@
-"""How a model is to be fitted, as a frozen object that is checked in one place."""
+"""The options of a fit: a frozen object, checked in one place."""
 
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
@@ -24,10 +24,10 @@ WORDS = {
     "optimizer": ("adam", "adadelta"),
     "dtype": ("float64", "float32"),
 }
-WHOLE = {"batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}  # at least
+WHOLE = {"batch_size": 1, "seed": 0, "max_iter": 0, "restarts": 1}  # whole numbers and their minima
 DEFAULTS = {"vem": (100, 5e-4), "svi": (5000, 5e-4)}  # max_iter, tol
 JITTER = {"float64": 1e-6, "float32": 1e-4}
-LARGEST_COUPLED = 1000  # numbers of v that a mini-batch step can couple: it costs their cube
+LARGEST_COUPLED = 1000  # entries of v that a mini-batch step can couple; it costs their cube
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -36,16 +36,18 @@ def _is_whole(value: Any, least: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The arguments of `HetMOGP` but the likelihoods; it documents them.
+    """The arguments of `HetMOGP` except the likelihoods; they are documented there.
 
     Raises:
-        ValueError: where one is not what it can be.
+        ValueError: if an option has an invalid value.
     """
 
     kernel: Any = None
     latents: int | Literal["auto"] = "auto"
     local: int | Literal["auto"] = "auto"
     rank: Any = 1
+    linear: Any = None
+    groups: Any = None
     inducing: Any = "auto"
     prior: str = "lmc"
     method: Literal["auto", "vem", "svi"] = "auto"
@@ -87,7 +89,9 @@ class Options:
         if self.local not in ("auto", 0):
             self._refuse_local()
         if self.latents == "auto" and not listed and (np.ndim(self.rank) > 0 or self.rank != 1):
-            raise ValueError(f"rank={self.rank!r} needs a number of latents; say latents= too")
+            raise ValueError(f"rank={self.rank!r} needs a number of latents; give latents= too")
+        for option in ("linear", "groups"):
+            self._refuse_unnamed(option)
         if self.hyperpriors not in ("auto", None):
             raise ValueError(f'hyperpriors must be "auto" or None, not {self.hyperpriors!r}')
         for option in ("tol", "weight_scale"):
@@ -96,8 +100,24 @@ class Options:
             if value is not None and not (real and 0 < value < np.inf):
                 raise ValueError(f"{option} must be a positive number, not {value!r}")
 
+    def _refuse_unnamed(self, option: str) -> None:
+        """Complain of what names no inputs, and of what effects do not go with."""
+        value = getattr(self, option)
+        if value is None:
+            return
+        each = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+        for one in each:
+            if not isinstance(one, str | Integral) or isinstance(one, bool):
+                raise ValueError(
+                    f'{option} must be names or numbers of inputs, such as ["age"], not {value!r}'
+                )
+        needed = {"prior": ("lmc",), "local": ("auto", 0)}
+        for other, allowed in needed.items():
+            if each and getattr(self, other) not in allowed:
+                raise ValueError(f"{option}={value!r} needs {other}={allowed[-1]!r}")
+
     def _refuse_local(self) -> None:
-        """Complain of what local latents do not go with."""
+        """Raise an error for options that cannot be combined with local latents."""
         needed = {"prior": "lmc", "natural_gradients": True, "optimizer": "adam"}
         for option, value in needed.items():
             if getattr(self, option) != value:
@@ -119,24 +139,29 @@ class Options:
 
     @property
     def jitter(self) -> float:
-        """What is added to the diagonals of k(Z, Z) at first."""
+        """The jitter initially added to the diagonals of k(Z, Z)."""
         return JITTER[self.dtype]
 
     @property
     def chooses(self) -> bool:
-        """Whether the fit is to find what the outputs share, and how many latents that takes."""
-        listed = isinstance(self.kernel, list | tuple)  # a kernel for each says how many there are
+        """Whether the fit chooses what the outputs share, and the number of latents."""
+        listed = isinstance(self.kernel, list | tuple)  # a list of kernels fixes the number
         return self.latents == "auto" and not listed and self.max_iter != 0
 
     @property
+    def has_effects(self) -> bool:
+        """Whether some inputs act by straight lines, or by intercepts of groups."""
+        return any(value is not None and np.size(value) for value in (self.linear, self.groups))
+
+    @property
     def prunes(self) -> bool:
-        """Whether weights that are not worth their price are dropped after a fit."""
+        """Whether weights that do not pay for themselves are dropped after a fit."""
         return (
             self.prune and self.latents != "auto" and self.prior == "lmc" and self.natural_gradients
         )
 
     def limits(self, method: Method, observed: int) -> tuple[int, float]:
-        """The most iterations, and the gain in nats that counts as none."""
+        """The most iterations, and the gain in nats below which a fit has converged."""
         max_iter, tol = DEFAULTS[method]
         max_iter = max_iter if self.max_iter is None else self.max_iter
         return max_iter, (tol if self.tol is None else self.tol) * observed
@@ -145,14 +170,14 @@ class Options:
         """The family of q(u), for R copies of latents with M inducing inputs each.
 
         Raises:
-            ValueError: where mini-batches would couple too many numbers.
+            ValueError: if mini-batches would couple too many inducing variables.
         """
         if self.q == "auto":
             return Coupled if method == "vem" and self.natural_gradients else Factorised
         if self.q == "coupled" and method == "svi" and R * M > LARGEST_COUPLED:
             raise ValueError(
                 f'q="coupled" on mini-batches would factorise a matrix of {R * M:,} rows in every '
-                f"step ({R} latents with {M} inducing inputs each); at most {LARGEST_COUPLED:,} "
-                'are sensible: take fewer, or q="factorised"'
+                f"step ({R} latents with {M} inducing inputs each); the limit is "
+                f'{LARGEST_COUPLED:,}: use fewer inducing inputs, or q="factorised"'
             )
         return FAMILIES[self.q]

@@ -1,11 +1,13 @@
-"""Dropping mixing weights that do not pay for themselves.
+"""Drop the mixing weights that do not pay for themselves.
 
-A mixing weight is a point estimate: one that the data hardly asks for still moves predictions, and
-where an output was not observed it moves them at random. So after a fit every weight whose absence
-would cost the bound less than one nat (Akaike's price of a parameter) is set to zero for good.
+A mixing weight is a point estimate. A weight that the data hardly support still changes
+predictions, and where an output was not observed it changes them at random. So after a fit, every
+weight whose absence would cost the bound less than one nat (Akaike's price of a parameter) is fixed
+at zero.
 
-Two latents may also do the work of one: with equal kernels only the sum of their coregionalisation
-matrices counts, and a coupled q charges nothing for the second. So latents are merged first.
+Two latents may also do the work of one: if their kernels are equal, only the sum of their
+coregionalisation matrices matters, and a coupled q does not penalise the second latent. So latents
+are merged first.
 """
 
 from itertools import combinations
@@ -27,12 +29,13 @@ PRICE = 1.0  # nats per weight
 def without_idle_weights(
     state: State, problem: Problem, jitter: float, price: float = PRICE
 ) -> State:
-    """The state with idle weights masked and q(u) found again; itself if none is idle.
+    """Set idle weights to zero and fit q(u) again; return the state itself if none is idle.
 
-    Latents that can stand for each other are merged, then weights are dropped. They are tried one
-    by one, from the smallest effect on; dropping stops before the bound has lost more than the
-    price of what was dropped. Each parameter function keeps a weight. An output with more classes
-    than there are latents has all its weights on a latent tried as one.
+    Latents that can replace each other are merged first, then weights are dropped. They are tried
+    one by one, in order of increasing effect. Dropping stops before the bound has lost more than
+    the price of the dropped weights. Each parameter function keeps at least one weight. If an
+    output has more classes than there are latents, all its weights on one latent are tried
+    together.
     """
     state = merged(state, problem, jitter, price)
 
@@ -68,12 +71,15 @@ def without_idle_weights(
 
 
 def merged(state: State, problem: Problem, jitter: float, price: float) -> State:
-    """The state with latents merged, pair by pair, where that costs less than it drops.
+    """Merge latents, pair by pair, where that costs less than the price of the dropped weights.
 
-    The stronger one keeps its kernel and takes the best single column for both.
+    The stronger latent keeps its kernel and gets the best single column of weights for both.
     """
     which = attrgetter("prior.weights", "prior.mask")
+    held = attrgetter("prior.held")(state.parameters)
     for pair in combinations(range(sum(state.parameters.prior.ranks)), 2):
+        if held[list(pair)].any():
+            continue
         weights, mask = map(np.array, which(state.parameters))
         weights *= mask
         first, second = np.linalg.norm(weights[:, pair], axis=0)
@@ -92,10 +98,11 @@ def merged(state: State, problem: Problem, jitter: float, price: float) -> State
 
 
 def _groups(parameters: Parameters, mask: np.ndarray, rules: Rules) -> list[tuple[int, int, int]]:
-    """Which weights stand or fall together: first and last parameter function, and latent."""
-    R, groups = mask.shape[1], []
+    """The weights that are dropped together: first and last parameter function, and latent."""
+    held, groups = attrgetter("prior.held")(parameters), []
+    R, free = mask.shape[1], np.flatnonzero(~held).tolist()
     for part, likelihood in zip(parameters.slices, parameters.likelihoods, strict=True):
         step = part.stop - part.start if is_wide(likelihood, R, rules) else 1
         for first in range(part.start, part.stop, step):
-            groups += [(first, first + step, r) for r in range(R) if mask[first, r] > 0]
+            groups += [(first, first + step, r) for r in free if mask[first, r] > 0]
     return groups

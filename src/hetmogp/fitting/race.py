@@ -1,7 +1,7 @@
-"""Starts compete: each is given a few iterations, the better ones more, and the best goes on.
+"""Competing starts: each gets a few iterations, the better ones get more, and the best continues.
 
-The bound has several hills where lengthscales may be short or long, and where one part of a kernel
-can do the work of another. A climb ends on the hill it starts on.
+The bound has several local maxima: lengthscales may be short or long, and one part of a kernel may
+do the work of another. A climb ends at the maximum near its start.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,8 @@ __all__ = ["LENGTHSCALES", "best_of", "variants"]
 
 LENGTHSCALES = (0.02, 0.07, 0.25, 0.9)  # to start from, for one input, in standardised units
 SHORT, LONGER = 6, 15  # iterations of each start, and of the better ones
-KEEP = 3  # the share of starts that are the better ones: one in so many, and two at least
-SAME = 0.01  # nats: starts that differ by less have come to the same place
+KEEP = 3  # one start in this many continues, but at least two
+SAME = 0.01  # nats; starts that differ by less have reached the same point
 
 
 def best_of(
@@ -24,15 +24,15 @@ def best_of(
     climb: Callable[[State, int], State],
     worth: Callable[[State], float],
 ) -> State:
-    """The state that is worth most after some iterations.
+    """The state with the highest worth after some iterations.
 
     Args:
         states: where to start.
-        climb: takes a state so many iterations on.
-        worth: what is compared.
+        climb: takes a state a given number of iterations further.
+        worth: the criterion.
 
     Raises:
-        Interrupted: with the best so far, where the user stops it.
+        Interrupted: if the user interrupts, with the best state so far.
     """
     runs = list(states)
     try:
@@ -50,7 +50,7 @@ def best_of(
 
 
 def _different(states: Sequence[State], worth: Callable[[State], float]) -> list[State]:
-    """States that have come to different places, as their worth tells; the best come first."""
+    """The states with different worth, the best first."""
     kept: list[State] = []
     for state in states:
         if np.isfinite(worth(state)) and (not kept or worth(kept[-1]) - worth(state) > SAME):
@@ -59,7 +59,7 @@ def _different(states: Sequence[State], worth: Callable[[State], float]) -> list
 
 
 def variants(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
-    """Where else learning may start: lengthscales not as given, sums that lean to one part."""
+    """Alternative starts: other lengthscales than given, and sums dominated by one part."""
     plain = [kernel.forgotten() for kernel in kernels]
     yield plain
     for q, kernel in enumerate(plain):

@@ -1,4 +1,4 @@
-"""Data, ready to be learned from: the method that fits its size, and the arrays that it needs."""
+"""Prepare the data: choose the method by the size of the data, and build the arrays it needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,15 @@ from ..disk import Table
 from ..kernels import Kernel
 from ..priors import PRIORS
 from ..tables import Dataset
-from .inducing import how_many_inducing, is_auto, place_inducing
+from .effects import Effects
+from .inducing import (
+    Placed,
+    beside,
+    for_supports,
+    how_many_inducing,
+    is_auto,
+    place_inducing,
+)
 from .options import Method, Options
 from .start import latent_kernels, observed_values
 
@@ -22,19 +30,20 @@ __all__ = [
     "functions",
     "kernels_and_ranks",
     "moves_inducing",
+    "only_effects",
     "placed_inducing",
     "prepared",
 ]
 
-# Full batches cost about N (RM)² operations a pass; beyond this mini-batches are a better bargain.
+# Full batches cost about N (RM)² operations a pass; beyond this limit mini-batches are cheaper.
 LARGEST_VEM_COST = 1e9
 LARGEST_VEM_ROWS = 20_000
-LARGEST_CHOICE = 3_000  # rows of a fit on full batches where latents are chosen
-LARGEST_VEM_CLASSES = 30_000  # values times classes, each at hundreds of points in every pass
+LARGEST_CHOICE = 3_000  # the most rows for full batches where latents are chosen
+LARGEST_VEM_CLASSES = 30_000  # values times classes; each is evaluated at hundreds of points a pass
 
 
 class Source(NamedTuple):
-    """All rows of a fit that starts from a sample, and how many values each output has there."""
+    """All rows of a fit that starts from a sample, and the number of values of each output."""
 
     table: Table
     observed: dict[str, int]
@@ -42,14 +51,14 @@ class Source(NamedTuple):
 
 @dataclass
 class Ready:
-    """Data, ready to be learned from.
+    """Data prepared for fitting.
 
     Attributes:
         method: full batches or mini-batches.
         data: the full batch, or blocks to draw mini-batches from.
         X: the standardised inputs.
-        scaling: of the inputs.
-        limits: the most iterations, and the gain in nats that counts as none.
+        scaling: how the inputs were standardised.
+        limits: the most iterations, and the gain in nats below which a fit has converged.
     """
 
     method: Method
@@ -60,12 +69,12 @@ class Ready:
 
     @property
     def distinct(self) -> int:
-        """How many different input rows there are."""
+        """The number of distinct input rows."""
         return len(self.X if self.method == "vem" else np.unique(self.X, axis=0))
 
 
 def prepared(data: Dataset, options: Options, source: Source | None) -> Ready:
-    """Choose the method, and bring the data into the shape it needs."""
+    """Choose the method, and build the arrays it needs."""
     method = _method(data, options, source)
     ready: Batch | list[Block]
     if method == "vem":
@@ -86,10 +95,10 @@ def functions(data: Dataset) -> int:
 
 
 def _method(data: Dataset, options: Options, source: Source | None) -> Method:
-    """Full batches where the user wants them, or where a pass over the data costs little."""
+    """Full batches if the user asks for them or a pass over the data is cheap."""
     if source is not None:
         if options.method == "vem":
-            raise ValueError('method="vem" needs all rows at once; a Table is fitted by "svi"')
+            raise ValueError('method="vem" needs all rows in memory; use "svi" for a Table')
         return "svi"
     if options.method != "auto":
         return options.method
@@ -115,38 +124,68 @@ def _method(data: Dataset, options: Options, source: Source | None) -> Method:
 
 
 def kernels_and_ranks(data: Dataset, options: Options) -> tuple[list[Kernel], list[int]]:
-    """The kernel and rank of each latent, where the user says how many there are."""
+    """The kernel and rank of each latent, where the user gave the number of latents."""
     J, Q = functions(data), options.latents
     if Q == "auto":
         Q = len(options.kernel) if isinstance(options.kernel, list | tuple) else J + 1
+    hidden = Effects.of(options, data.columns).inputs
+    if only_effects(data, options):
+        if options.latents != "auto":
+            raise ValueError(
+                f"latents={options.latents} have no input to see: all are named in linear or "
+                'groups. Leave latents at "auto"'
+            )
+        return [], []
     return latent_kernels(
         *(options.kernel, Q, options.rank),
         J=J,
         columns=data.columns,
+        hidden=hidden,
         alone=PRIORS[options.prior].one_each,
     )
 
 
+def only_effects(data: Dataset, options: Options) -> bool:
+    """Whether all inputs act by effects, so that no other latent has anything to see."""
+    every = len(Effects.of(options, data.columns).inputs) == len(data.columns)
+    return every and options.kernel is None
+
+
 def placed_inducing(
-    data: Dataset, options: Options, ready: Ready, ranks: Sequence[int]
-) -> np.ndarray:
-    """The inducing inputs to start from: one set for all latents where they stay in place."""
+    data: Dataset,
+    options: Options,
+    ready: Ready,
+    kernels: Sequence[Kernel],
+    ranks: Sequence[int],
+) -> Placed:
+    """The initial inducing inputs: one set for all latents if they are not learned.
+
+    With effects each latent has its own set, over the inputs that it uses.
+    """
     inducing = options.inducing
     if np.ndim(inducing) == 0:
         few = how_many_inducing(inducing, ready.distinct, sum(ranks), ready.method)
         inducing = few if is_auto(inducing) else inducing
-    return place_inducing(
-        *(inducing, ready.X, ready.scaling, data.columns, len(ranks)),
+        if options.has_effects:
+            return for_supports(kernels, ready.X, few, options.seed, data.labels)
+    smooth = [kernel for kernel in kernels if kernel.spanning(ready.X[:1]) is None]
+    Z = place_inducing(
+        *(inducing, ready.X, ready.scaling, data.columns, len(smooth)),
         shared=not moves_inducing(options, ready, inducing),
         seed=options.seed,
     )
+    if len(smooth) == len(kernels):
+        return Placed(Z)
+    rest = np.broadcast_to(Z[:1], (len(kernels) - len(smooth), *Z.shape[1:]))
+    each = np.broadcast_to(Z, (len(smooth), *Z.shape[1:]))
+    return beside(np.concatenate([each, rest]), kernels, ready.X)
 
 
 def moves_inducing(options: Options, ready: Ready, M: Any) -> bool:
     """Whether inducing inputs are learned.
 
-    Those at all rows are where they should be. Those of full batches that were not asked for are
-    many, and gain less by moving than it costs.
+    Inducing inputs at all rows need not move. On full batches the default number is large, and
+    moving them gains less than it costs.
     """
     if ready.method == "vem" and np.ndim(options.inducing) == 0:
         given = not is_auto(options.inducing)

@@ -1,4 +1,4 @@
-"""Runs: by VEM on the full batch, by SVI on mini-batches, in one process or several."""
+"""Run VEM on the full batch or SVI on mini-batches, in one process or several."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,13 +29,13 @@ __all__ = ["Rough", "feeds", "on_full_batch", "on_mini_batches", "problem_of"]
 
 
 class Rough(NamedTuple):
-    """A model that was fitted to something like the data: where to look first.
+    """A model fitted to similar data, as a starting point.
 
     Attributes:
-        parameters: the model; latents that nobody uses count for nothing.
-        q: of its inducing variables.
-        jitter: on the diagonals of its k(Z, Z).
-        reach: what is known of the curvature of its hyperparameters, see `lbfgs`.
+        parameters: the model; unused latents are ignored.
+        q: its q(u).
+        jitter: added to the diagonals of its k(Z, Z).
+        reach: the inverse curvature of its hyperparameters as far as known; see `lbfgs`.
     """
 
     parameters: Parameters
@@ -45,7 +45,7 @@ class Rough(NamedTuple):
 
 
 def problem_of(options: Options, ready: Ready, prior: Prior, rough: Rough | None = None) -> Problem:
-    """The full batch and how its bound is evaluated, for models with such a prior."""
+    """The full batch and how its bound is evaluated, for models with the given kind of prior."""
     batch = ready.data
     assert isinstance(batch, Batch)
     family = options.family("vem", *prior.sizes)
@@ -65,7 +65,7 @@ def on_full_batch(
     checkpoints: Checkpoints | None = None,
     rough: Rough | None = None,
 ) -> Fit:
-    """Run VEM, in the first process alone: the others are given what it found."""
+    """Run VEM in the first process only, and send the result to the others."""
     problem = problem_of(options, ready, starts[0].prior, rough)
 
     def by_first() -> tuple[list[np.ndarray], dict[str, Any]]:
@@ -90,7 +90,7 @@ def on_mini_batches(
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> Fit:
-    """Run SVI from every start, and take the best."""
+    """Run SVI from every start, and return the best fit."""
     family = options.family("svi", *starts[0].prior.sizes)
     fits: list[Fit] = []
     for number, start in enumerate(starts):
@@ -104,13 +104,13 @@ def on_mini_batches(
 def feeds(
     data: Dataset, options: Options, ready: Ready, source: Source | None
 ) -> Callable[[int], Feed]:
-    """What makes mini-batches, less so many at the beginning."""
+    """A function that makes a feed of mini-batches and skips a given number of steps."""
     groups, size, seed = ready.data, options.batch_size, options.seed
     assert isinstance(groups, list)
 
     def from_memory(skip: int) -> Feed:
         feed = svi.Feed(groups, size, seed, skip)
-        groups[:] = feed.blocks  # where the devices can reach them, for the next one too
+        groups[:] = feed.blocks  # already on the devices; the next feed uses them too
         return feed
 
     if source is None:

@@ -1,14 +1,14 @@
-"""What outputs share: alone, or together, by what the data pays for.
+"""Decide whether outputs share latents, by what the bound gains.
 
-Each output is fitted by itself (`alone`). The joint model starts from that solution, with small
-weights across outputs and a spare latent, and from a mixed start; the better of them is carried on.
-It is kept, less the latents that do not pay, if the bound has gained the price of every weight that
-it has more than the alone models; if not, the outputs stay alone. A bound at point estimates of
-many weights is no evidence: on tables of 47 and 56 rows it rose by 17 and 68 nats, by 1.4 and 1.2 a
-weight, and predictions got worse.
+Each output is first fitted alone (`alone`). The joint model starts from that solution, with small
+weights across outputs and a spare latent, and also from a mixed start. The better start continues.
+Latents that do not pay are removed. The joint model is kept if its bound exceeds that of the alone
+models by the price of every weight that it has more; otherwise the outputs stay alone. A price is
+needed because a bound at point estimates of many weights is not evidence. On tables of 47 and 56
+rows it rose by 17 and 68 nats (1.4 and 1.2 nats a weight), and predictions became worse.
 
-Every model here has the same latents and differs in its numbers and in which weights are zero, so
-all of them share one compiled program.
+All models in this file have the same latents. They differ only in their numbers and in which
+weights are zero, so they share one compiled program.
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,9 @@ from .vem import Interrupted, Problem, State, init, settle, step
 
 __all__ = ["Chooser", "hint", "weights", "without"]
 
-SHORT = 15  # iterations of each joint start before the best is carried on
+SHORT = 15  # iterations of each joint start before the best one continues
 CROSS = 0.001  # the size of weights across outputs where the joint model starts alone
-ITERATIONS, CLOSE = 150, 0.05  # of the best; it ends early where ten gain this share of the price
+ITERATIONS, CLOSE = 150, 0.05  # of the best start; it ends when ten gain this share of the price
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Chooser:
         data: the outputs.
         problem: all their values as one batch, and how the bound is evaluated.
         candidates: the latents that each parameter function may have.
-        options: of the fit.
-        jitter: on the diagonals of k(Z, Z).
-        progress: where to report.
-        budget: how many inducing inputs all latents may have together.
-        share: how many values there are for each that is here. What they gain grows with their
-            number, and a weight has one price.
-        complete: whether the outputs' own models have all rows, and inducing inputs at all of them.
+        options: the options of the fit.
+        jitter: added to the diagonals of k(Z, Z).
+        progress: where to report progress.
+        budget: the most inducing inputs of all latents together.
+        share: all values divided by those in the sample. The gain grows with the number of values,
+            and the price of a weight does not.
+        complete: whether the models of single outputs have all rows, with inducing inputs at each.
     """
 
     data: Dataset
@@ -74,10 +74,10 @@ class Chooser:
     complete: bool = False
 
     def choice(self) -> Choice:
-        """What the data pays for.
+        """Choose between the joint model and the outputs alone.
 
         Raises:
-            NotPositiveDefiniteError: where this takes more jitter.
+            NotPositiveDefiniteError: if more jitter is needed.
         """
         problem, share = self.problem, self.share
         states, stopped = self._each_alone()
@@ -127,14 +127,14 @@ class Chooser:
         )
 
     def _finished(self, states: Sequence[State], separate: Parameters, own: np.ndarray) -> Choice:
-        """Outputs that stay alone and have all rows and inducing inputs: they are fitted."""
+        """The final choice of outputs that stay alone and already have all inducing inputs."""
         parts = [self._plain(state.parameters) for state in states]
         fits = [
             Fit(part, state.q, state.bound, self.jitter, [state.objective])
             for part, state in zip(parts, states, strict=True)
         ]
         fit = as_one(self._plain(separate), fits)
-        known = np.zeros((len(self.problem.batch.X), 0))  # nobody asks
+        known = np.zeros((len(self.problem.batch.X), 0))  # not used for a final choice
         return Choice(
             *(fit.parameters, fit.q, fit.parameters, fit.q, self.jitter, own, own),
             *(fit.bound, False, self.problem.batch.observed, known, known),
@@ -142,7 +142,7 @@ class Chooser:
         )
 
     def _plain(self, parameters: Parameters) -> Parameters:
-        """The same without latents that nobody uses, as a prior that may know no others."""
+        """The model without unused latents, as the kind of prior that the options name."""
         used = in_use(parameters)
         return _one_each(used) if PRIORS[self.options.prior].one_each else used
 
@@ -155,9 +155,9 @@ class Chooser:
         return step(state, self.problem, self.jitter, iterations=iterations, tolerance=tolerance)
 
     def _each_alone(self) -> tuple[list[State], bool]:
-        """Every output's own model, and whether the user stopped it.
+        """Fit each output alone; also say whether the user interrupted.
 
-        What is not fitted by then keeps the hyperparameters it starts from.
+        Outputs that were not reached keep their initial hyperparameters.
         """
         states: list[State] = []
         stopped = False
@@ -174,14 +174,14 @@ class Chooser:
         return states, stopped
 
     def _placed_by_need(self, parameters: Parameters, parts: Sequence[State]) -> Parameters:
-        """The alone models as one, with as many inducing inputs as it may have, by need."""
+        """The alone models as one model, with inducing inputs by need up to the budget."""
         batch = self.problem.batch
         each = [
             _information(part, self.problem._replace(batch=of_output(batch, d)))
             for d, part in enumerate(parts)
         ]
         known = np.concatenate(each, axis=1)
-        known = np.column_stack([known, known.mean(axis=1)])  # the spare one needs some too
+        known = np.column_stack([known, known.mean(axis=1)])  # the spare latent needs some too
         prior = _lmc(parameters)
         placed = by_need(
             *(prior, batch.observed, known, self.budget, self.data.labels, self.options.seed)
@@ -189,12 +189,12 @@ class Chooser:
         return replace(parameters, prior=prior.with_inducing(*placed))
 
     def _joint_that_pays(self, apart: State) -> tuple[State, bool]:
-        """The joint model, less what does not pay, and whether it pays as a whole."""
+        """The joint model without what does not pay, and whether it pays as a whole."""
         joint = self._joint(apart)
         if _pays(joint, apart, self.share):
             self.progress.update("joint, latents that pay", 0.8, joint.bound)
             return without_idle_latents(joint, self.problem, self.jitter, self.share), True
-        # Perhaps with so few latents, each doing the work of several, that sharing costs nothing.
+        # The pruned model may have so few latents that sharing adds no weights.
         less = merged(joint, self.problem, self.jitter, PRICE / self.share)
         less = step(less, self.problem, self.jitter)
         cheap = weights(less.parameters) <= weights(apart.parameters)
@@ -212,12 +212,12 @@ class Chooser:
             runs.append(self._climbed(init(start, self.problem, self.jitter), SHORT))
         best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
         update("joint", 0.5, best.bound)
-        # Far enough to compare it with the price of its weights; the rest is the fit's own affair.
+        # Far enough to compare the gain with the price; the final fit continues from here.
         enough = CLOSE * PRICE * (weights(best.parameters) - weights(apart.parameters))
         return self._climbed(best, ITERATIONS, enough)
 
     def _added(self, state: State) -> np.ndarray:
-        """What each output adds to the bound of all, hyperparameters held."""
+        """The contribution of each output to the joint bound, with hyperparameters held fixed."""
         less = (
             settle(state.parameters, state.sites, without(d, self.problem), self.jitter).bound
             for d in range(len(self.data.names))
@@ -226,14 +226,14 @@ class Chooser:
 
 
 def _information(state: State, problem: Problem) -> np.ndarray:
-    """How precisely the data tells each latent that is in use, at each row."""
+    """The precision with which the data determine each latent in use, at each row."""
     every = np.asarray(information(state.parameters, state.sites, problem.batch))
     prior = state.parameters.prior
     return every[:, np.asarray(prior.mask).any(axis=0)] if isinstance(prior, LMC) else every
 
 
 def _reach(state: State, share: float) -> np.ndarray | None:
-    """What the state knows of the curvature, of the numbers that are in use."""
+    """The curvature that the state has met, for the numbers in use."""
     if state.reach is None:
         return None
     places = numbers_of(state.parameters, in_use)
@@ -241,13 +241,13 @@ def _reach(state: State, share: float) -> np.ndarray | None:
 
 
 def _pays(joint: State, apart: State, share: float) -> bool:
-    """Whether the joint model has gained the price of every weight that it has more."""
+    """Whether the joint model gained at least the price of its additional weights."""
     extra = weights(joint.parameters) - weights(apart.parameters)
     return bool(share * (joint.objective - apart.objective) > PRICE * max(extra, 0))
 
 
 def weights(parameters: Parameters) -> int:
-    """How many mixing weights a model has."""
+    """The number of mixing weights of a model."""
     return int(np.sum(np.asarray(_lmc(parameters).mask)))
 
 
@@ -258,7 +258,7 @@ def _lmc(parameters: Parameters) -> LMC:
 
 
 def _sites(parts: Sequence[State], parameters: Parameters, problem: Problem) -> tuple:
-    """The sites of the outputs' own models, for a model of all of them."""
+    """The sites of the alone models, as sites of a model of all outputs."""
     sites = flat_sites(parameters, problem.batch, problem.rules, problem.family)
     result = []
     for flat, part in zip(sites, parts, strict=True):
@@ -269,7 +269,7 @@ def _sites(parts: Sequence[State], parameters: Parameters, problem: Problem) -> 
 
 
 def hint(parameters: Parameters, q: Family, jitter: float, X: np.ndarray) -> Latents:
-    """What a model says of the latents that are in use, at some rows."""
+    """The latents in use according to a model, at some rows."""
     mean, cov = Posterior(parameters.prior, q, jitter).latents(X)
     prior = parameters.prior
     if isinstance(prior, LMC):
@@ -279,7 +279,7 @@ def hint(parameters: Parameters, q: Family, jitter: float, X: np.ndarray) -> Lat
 
 
 def _one_each(parameters: Parameters) -> Parameters:
-    """The same where each parameter function has one latent, as a prior that knows no others."""
+    """The model as an independent prior; each parameter function has exactly one latent."""
     prior = _lmc(parameters)
     arrays = {name: getattr(prior, name) for name in ("constants", "centre", "spread")}
     alone = Independent(
@@ -294,7 +294,7 @@ def _one_each(parameters: Parameters) -> Parameters:
 
 
 def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters:
-    """All outputs in one model that shares nothing, with a spare latent that nobody uses yet."""
+    """All outputs in one model that shares nothing, with a spare latent that is not used yet."""
     prior = LMC.together([_lmc(part).in_use() for part in parts])
     column = np.zeros((len(prior.constants), 1))
     centres = prior.hyperprior.kernels if prior.hyperprior is not None else ()
@@ -318,9 +318,11 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
 def _moved(
     parameters: Parameters, weights: np.ndarray, kernels: Sequence[Kernel] | None = None
 ) -> Parameters:
-    """The model with all weights free to be learned, starting from these."""
+    """The model with all weights free except held ones, starting from the given ones."""
     which = attrgetter("prior.weights", "prior.mask")
-    moved = eqx.tree_at(which, parameters, (jnp.asarray(weights), jnp.ones(weights.shape)))
+    prior = _lmc(parameters)
+    mask = np.where(prior.held, np.asarray(prior.mask), 1.0)
+    moved = eqx.tree_at(which, parameters, (jnp.asarray(weights), jnp.asarray(mask)))
     if kernels is None:
         return moved
     return eqx.tree_at(attrgetter("prior.kernels"), moved, tuple(kernels))
@@ -332,7 +334,7 @@ def _noise(data: Dataset, R: int, seed: int, restart: int) -> np.ndarray:
 
 
 def _with_cross_weights(parameters: Parameters, data: Dataset, seed: int) -> Parameters:
-    """The alone solution with small weights where it has none."""
+    """The alone solution with small weights in place of zeros."""
     prior = _lmc(parameters)
     weights = np.asarray(prior.weights * prior.mask)
     return _moved(
@@ -343,13 +345,14 @@ def _with_cross_weights(parameters: Parameters, data: Dataset, seed: int) -> Par
 def _mixed(
     parameters: Parameters, data: Dataset, candidates: Candidates, seed: int, restart: int
 ) -> Parameters:
-    """Each parameter function with a latent of its own and a little of all, from short to long.
+    """A mixed start: each parameter function has a latent of its own and small weights on all.
 
-    Latents with many inducing inputs start short.
+    Lengthscales go from short to long; latents with many inducing inputs start short.
     """
     prior = _lmc(parameters)
     J, R = prior.weights.shape
-    own = np.arange(R) == np.arange(J)[:, None] % R
+    free = np.flatnonzero(~prior.held)
+    own = np.arange(R) == free[np.arange(J) % len(free)][:, None]
     change = np.exp(0.4 * restart * normal(seed, restart, "ℓ", R))
     factors = np.geomspace(0.15, 0.8, R)[np.argsort(np.argsort(prior.widths)[::-1])] * change
     kernels = [
@@ -357,7 +360,7 @@ def _mixed(
         for kernel, factor in zip(prior.kernels, factors, strict=True)
     ]
     plain = initial_parameters(data, candidates.beginning([0]), candidates.scaling)
-    parameters = replace(parameters, likelihoods=plain.likelihoods)  # not what is right alone
+    parameters = replace(parameters, likelihoods=plain.likelihoods)  # not those of the alone models
     parameters = eqx.tree_at(
         attrgetter("prior.constants"), parameters, jnp.zeros_like(prior.constants)
     )
@@ -365,7 +368,7 @@ def _mixed(
 
 
 def without(d: int, problem: Problem) -> Problem:
-    """The same where the values of output d count as not seen."""
+    """The problem with the values of output d treated as missing."""
     outputs = list(problem.batch.outputs)
     outputs[d] = eqx.tree_at(lambda one: one.seen, outputs[d], jnp.zeros_like(outputs[d].seen))
     return problem._replace(batch=Batch(problem.batch.X, tuple(outputs)))

@@ -1,9 +1,9 @@
-"""Gaussian sites: what each observation says about its parameter functions, in place of a density.
+"""Gaussian sites: each observation's likelihood, approximated by a Gaussian factor on f.
 
-From the gradients r, G of an observation's expected log-likelihood with respect to the mean and
-the covariance of f, its site has the precision −2G and the linear term r − 2Gμ. q(u) follows from
-the sites in closed form (`Family.from_sites`). Replacing the sites by those of the new q, a share ρ
-at a time, is a natural-gradient step.
+Let r and G be the gradients of an observation's expected log-likelihood with respect to the mean
+and the covariance of f. Its site has the precision −2G and the linear term r − 2Gμ. q(u) follows
+from the sites in closed form (`Family.from_sites`). Moving the sites by a share ρ towards those of
+the new q is a natural-gradient step.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ __all__ = [
 class Sites(eqx.Module):
     """exp(linearᵀf − ½ fᵀ precision f) for every observation of one output.
 
-    `metric` is what the family of q makes of `precision` to solve for the means with.
+    `metric` is the matrix that the family of q derives from `precision` to solve for the means.
     """
 
     linear: Float[Array, "n J"]
@@ -58,25 +58,25 @@ class Sites(eqx.Module):
 
 
 class ClassSites(eqx.Module):
-    """The same for classes that are more than the latents, at a cost linear in the classes.
+    """Sites for outputs with more classes than latents, at a cost linear in the classes.
 
-    With p the expected class probabilities, diag(p) − p pᵀ dominates the precision −2G of f and
-    serves as metric, also while the mixing weights move. The precision of the latents differs from
-    that metric. The difference is kept as it was found: as a ratio along each latent, where q has
-    the latents independent (`ratio`), or as a matrix, where it has not (`rest`).
+    With p the expected class probabilities, diag(p) − p pᵀ dominates the precision −2G of f. It
+    serves as the metric, also while the mixing weights change. The precision of the latents differs
+    from that metric. The difference is stored as a ratio for each latent if the latents are
+    independent under q (`ratio`), and as a matrix otherwise (`rest`).
     """
 
     linear: Float[Array, "n J"]
     share: Float[Array, "n J"]  # p, times the weight of the observation
     ratio: Float[Array, "n R"] | None = None
     rest: Float[Array, "n R R"] | None = None
-    pull: Float[Array, "n R"] | None = None  # the linear term of the rest
+    pull: Float[Array, "n R"] | None = None  # the linear term that belongs to `rest`
 
     @classmethod
     def of_slopes(
         cls, prior: Prior, part: slice, here: Wide, slope: Wide, seen: Observations
     ) -> "ClassSites":
-        """From the gradients: weight · (1[class] − p) for f, half the curvature along latents."""
+        """From the gradients: weight · (1[class] − p) for f, half the curvature for the latents."""
         weight = _weights(seen)[:, None]
         mean, r = here.latents.mean, slope.shift
         codes = jnp.arange(1, r.shape[1] + 1)
@@ -128,12 +128,12 @@ def _weights(seen: Observations) -> Float[Array, " n"]:
 def flat_sites(
     parameters: Parameters, batch: Batch, rules: Rules, family: type[Family]
 ) -> tuple[Sites | ClassSites, ...]:
-    """Sites that say nothing: q(u) is the prior."""
+    """Sites without information, so that q(u) is the prior."""
     R = sum(parameters.prior.ranks)
     result: list[Sites | ClassSites] = []
     for likelihood, seen in zip(parameters.likelihoods, batch.outputs, strict=True):
         n, J = seen.y.shape[0], len(likelihood.latent)
-        nothing = jnp.asarray(np.zeros((n, J)))  # made by NumPy: nothing to compile
+        nothing = jnp.asarray(np.zeros((n, J)))  # NumPy's zeros need no compilation
         if not is_wide(likelihood, R, rules):
             square = jnp.asarray(np.zeros((n, J, J)))
             result.append(Sites(nothing, square, square))
@@ -165,7 +165,7 @@ def promise(
     projection: Projection,
     batch: Batch,
 ) -> Float[Array, ""]:
-    """About what the bound gains where the sites of q become the target."""
+    """The approximate gain of the bound if the sites of q are replaced by the target."""
     now, then = (_at_rows(parameters, some, batch) for some in (sites, target))
     change = jax.tree.map(jnp.subtract, then, now)
     pull = change.linear - jnp.einsum("nrs,ns->nr", change.metric, latents.mean)
@@ -175,7 +175,7 @@ def promise(
 def _at_rows(
     parameters: Parameters, sites: Sequence[Sites | ClassSites], batch: Batch
 ) -> LatentSites:
-    """The sum of the sites at each input row, as seen by the latents."""
+    """The sum of the sites at each input row, in terms of the latents."""
     prior, N, R = parameters.prior, batch.X.shape[0], sum(parameters.prior.ranks)
     total = jnp.zeros((N, R + 2 * R * R))
     for part, site, seen in zip(parameters.slices, sites, batch.outputs, strict=True):
@@ -189,17 +189,17 @@ def _at_rows(
 def information(
     parameters: Parameters, sites: Sequence[Sites | ClassSites], batch: Batch
 ) -> Float[Array, "N R"]:
-    """How precisely the data tells each latent at each row."""
+    """The precision with which the data determine each latent at each row."""
     precision = _at_rows(parameters, sites, batch).precision
     return jnp.maximum(jnp.diagonal(precision, axis1=1, axis2=2), 0.0)
 
 
 class Slopes(NamedTuple):
-    """The gradient of the bound at some q(u), as far as likelihoods have a part in it.
+    """The part of the gradient of the bound at q(u) that comes from the likelihoods.
 
     Attributes:
-        at: with respect to what each output's expectations are taken over.
-        free: with respect to each likelihood's learned constants.
+        at: with respect to the marginals over which each output's expectations are taken.
+        free: with respect to the learned constants of each likelihood.
     """
 
     at: tuple[Functions | Wide, ...]
@@ -214,9 +214,9 @@ def bound_and_slopes(
     rules: Rules,
     latents: Latents | None = None,
 ) -> tuple[Float[Array, ""], tuple[Functions | Wide, ...], Slopes]:
-    """The bound at q, what its expectations are taken over, and its slopes.
+    """The bound at q, the marginals over which expectations are taken, and its gradient.
 
-    `latents` may say what q gives at the rows.
+    `latents` may supply the marginals of q at the rows.
     """
     latents = q.latents(projection) if latents is None else latents
     at = tuple(at_observations(parameters, latents, batch, rules))
@@ -233,7 +233,7 @@ def bound_and_slopes(
 def sites_of_slopes(
     parameters: Parameters, q: Family, at: Sequence[Functions | Wide], slopes: Slopes, batch: Batch
 ) -> tuple[Sites | ClassSites, ...]:
-    """The sites that a full natural-gradient step from q would set."""
+    """The sites after a full natural-gradient step from q."""
     sites: list[Sites | ClassSites] = []
     for part, here, slope, seen in zip(
         parameters.slices, at, slopes.at, batch.outputs, strict=True
@@ -254,10 +254,10 @@ def sites_of_slopes(
 def cautious(
     sites: Sequence[Sites | ClassSites], q: Family, at: Sequence[Functions | Wide]
 ) -> tuple[Sites | ClassSites, ...]:
-    """The same step with precisions that are positive semi-definite, so that there is such a q.
+    """The same step with positive semi-definite precisions, so that a q always follows.
 
-    Far from the best q a likelihood that is not log-concave may have others. Where a step no longer
-    moves the means, this one does not either.
+    Far from the best q, a likelihood that is not log-concave may have other precisions. Where a
+    full step no longer moves the means, this step does not move them either.
     """
     result: list[Sites | ClassSites] = []
     for site, here in zip(sites, at, strict=True):
@@ -278,10 +278,10 @@ def along(
     batch: Batch,
     rules: Rules,
 ) -> Float[Array, ""]:
-    """A function of the model that has the gradient of the bound, q(u) held.
+    """A function of the model whose gradient is that of the bound with q(u) held fixed.
 
-    It has it where the slopes were taken, and is linear in what likelihoods see, so that their
-    expectations need not be taken again.
+    The gradients agree where the slopes were computed. The function is linear in the marginals, so
+    the expectations need not be computed again.
     """
     at = tuple(at_observations(parameters, q.latents(projection), batch, rules))
     seen = at, tuple(one.free for one in parameters.likelihoods)

@@ -1,9 +1,10 @@
-"""Where learning starts: from the data, and the same for the same data however it is arranged.
+"""Initial values, computed from the data so that the order of rows and outputs does not matter.
 
-Constants come from each output's marginal fit, lengthscales from the spread of the inputs or, where
-rows are many, from how finely the inducing inputs cover them. Each parameter function begins with a
-latent of its own and a little of the others, by a generator keyed by the names of output and
-parameter, so that the order of the outputs does not matter.
+Constants come from a marginal fit of each output. Lengthscales come from the spread of the inputs
+or, where there are many rows, from the spacing of the inducing inputs. Each parameter function
+begins with a latent of its own and small weights on the others. These weights are random, from a
+generator keyed by the names of output and parameter, so that the order of the outputs does not
+matter.
 """
 
 import zlib
@@ -23,7 +24,7 @@ from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
 from ..likelihoods.base import Start
 from ..parameters import Anchor, Parameters
-from ..priors import PRIORS, Hyperprior
+from ..priors import PRIORS, Hyperprior, Prior
 from ..tables import Dataset
 
 __all__ = [
@@ -41,8 +42,8 @@ __all__ = [
 FEW = 20  # an output with fewer values has a narrow prior on its constants
 SIZE = 3.0  # the width of the prior of a parameter function's size, in units of its spread
 NOISE = 3.0  # the width of the priors of a likelihood's constants, mostly logarithms
-TYPICAL = 0.5  # where the priors of lengthscales are centred, in standardised units, for one input
-SOME_ROWS = 10_000  # distances are taken from no more rows than this
+TYPICAL = 0.5  # the centre of the priors of lengthscales, in standardised units, for one input
+SOME_ROWS = 10_000  # the most rows between which distances are computed
 
 
 def latent_kernels(
@@ -53,6 +54,7 @@ def latent_kernels(
     J: int,
     columns: Sequence[Column],
     alone: bool = False,
+    hidden: Sequence[int] = (),
 ) -> tuple[list[Kernel], list[int]]:
     """The kernel and rank of each latent.
 
@@ -60,9 +62,10 @@ def latent_kernels(
         kernel: one for all latents, or a list, as the user wrote it.
         latents: Q.
         rank: R_q; one for all latents, or a list.
-        alone: whether each of the J parameter functions has a latent of its own and no other.
+        alone: whether each of the J parameter functions has exactly one latent, its own.
         J: the number of parameter functions.
-        columns: the inputs, of which labels need a kernel of their own.
+        columns: the inputs; those that are labels need a kernel of their own.
+        hidden: the inputs that only kernels which name them use.
     """
     Q = J if alone else int(latents)
     if not isinstance(kernel, Kernel | list | tuple | None):
@@ -80,20 +83,20 @@ def latent_kernels(
         raise ValueError(f"rank must be a whole number >= 1, or {Q} of them, not {rank!r}")
     names = [column.name for column in columns]
     labels = [j for j, column in enumerate(columns) if column.kind == "category"]
-    return [suited(k, names, labels) for k in kernels], [int(r) for r in ranks]
+    return [suited(k, names, labels, hidden) for k in kernels], [int(r) for r in ranks]
 
 
 def initial_lengthscales(
     Q: int, X: Float[np.ndarray, "N p"], Z: Float[np.ndarray, "M p"] | None = None
 ) -> Float[np.ndarray, " Q"]:
-    """One for each latent, from short to long, in standardised units.
+    """A lengthscale for each latent, from short to long, in standardised units.
 
-    For full batches fractions of the inputs' spread, though no shorter than rows are apart: with
-    many inputs they are far from each other, and a function that takes them for unrelated learns
-    nothing. For mini-batches (with inducing inputs Z
-    given) multiples of how far a row typically is from the nearest of them, the finest structure
-    they can show: a lengthscale that starts too long takes thousands of steps to shrink.
-    Inputs that are labels have no part in this.
+    For full batches they are fractions of the spread of the inputs, but no shorter than the
+    distance between neighbouring rows. With many inputs the rows lie far apart, and a function
+    that treats them as unrelated learns nothing. For mini-batches (where inducing inputs Z are
+    given) they are multiples of the typical distance from a row to the nearest inducing input,
+    which is the finest structure that can be represented. A lengthscale that starts too long takes
+    thousands of steps to shrink. Inputs that are labels are ignored.
     """
     if X.shape[1] == 0:
         return np.ones(Q)
@@ -107,7 +110,7 @@ def initial_lengthscales(
 
 
 def apart(X: Float[np.ndarray, "N p"]) -> float:
-    """How far a row typically is from the nearest other one."""
+    """The typical distance from a row to its nearest neighbour."""
     distinct = np.unique(X[:: max(1, len(X) // 1000)], axis=0)
     if len(distinct) < 2:
         return 0.0
@@ -115,14 +118,16 @@ def apart(X: Float[np.ndarray, "N p"]) -> float:
 
 
 class Beginning(NamedTuple):
-    """What the latents begin with.
+    """The initial latents.
 
     Attributes:
         kernels: one per latent, as the user wrote them.
         ranks: R_q of each latent.
         inducing_inputs: one set per latent, or one for all, standardised.
-        lengthscales: one per latent, for kernels that say nothing.
-        counts: how many of the inducing inputs of each latent count, if not all do.
+        lengthscales: one per latent, for kernels without a given lengthscale.
+        counts: the number of inducing inputs in use for each latent; None if all are.
+        owners: for the last latents, the parameter function that each belongs to, or None if all
+            functions may use it.
     """
 
     kernels: Sequence[Kernel]
@@ -130,6 +135,7 @@ class Beginning(NamedTuple):
     inducing_inputs: Float[np.ndarray, "Q M p"]
     lengthscales: Float[np.ndarray, " Q"]
     counts: tuple[int, ...] = ()
+    owners: tuple[int | None, ...] = ()
 
 
 def initial_parameters(
@@ -143,17 +149,18 @@ def initial_parameters(
     seed: int = 0,
     restart: int = 0,
 ) -> Parameters:
-    """A model to start from.
+    """An initial model.
 
     Args:
         data: outputs and their values.
-        beginning: what the latents begin with.
-        scaling: of the inputs.
-        prior: its name among the options.
-        weight_scale: the width of the prior of each parameter function's size, if not the usual.
-        hyperpriors: whether what is learned by a point has priors.
-        seed: of the whole fit.
-        restart: which start this is; number 0 is the plainest.
+        beginning: the initial latents.
+        scaling: how the inputs were standardised.
+        prior: its name, as given in the options.
+        weight_scale: the width of the prior of each parameter function's size; None for the
+            default.
+        hyperpriors: whether point estimates have priors.
+        seed: the seed of the fit.
+        restart: the number of this start; number 0 is the simplest.
     """
     values, starts = [], []
     for name, likelihood, y, given in observed_values(data):
@@ -168,10 +175,12 @@ def initial_parameters(
             for kernel, ell in zip(kernels, beginning.lengthscales * change, strict=True)
         ),
         "inducing_inputs": beginning.inducing_inputs,
-        **PRIORS[prior].start(
+        **_mixing(
+            PRIORS[prior],
             np.concatenate([start.constant for start in starts]),
             np.concatenate([start.spread for start in starts]),
             np.stack([normal(seed, restart, key, sum(ranks)) for key in function_keys(data)]),
+            beginning.owners,
         ),
     }
     arrays = jax.tree.map(lambda a: jnp.asarray(a, dtype=float), numbers)
@@ -196,10 +205,37 @@ def initial_parameters(
     return Parameters(begun.with_hyperprior(hyperprior), likelihoods, anchors)
 
 
-def typical(kernel: Kernel, columns: Sequence[str], scaling: Scaling) -> Kernel:
-    """A kernel with numbers that nobody would call absurd, unless the user gave others.
+def _mixing(
+    prior: type[Prior],
+    centre: Float[np.ndarray, " J"],
+    spread: Float[np.ndarray, " J"],
+    noise: Float[np.ndarray, "J R"],
+    owners: Sequence[int | None],
+) -> dict[str, np.ndarray]:
+    """The arrays of a prior to start from, the last latents of which belong to `owners`.
 
-    Rows are further apart the more inputs there are, and so are lengthscales.
+    Latents that all functions may use begin as others do: a function has one of them, and a little
+    of the rest.
+    """
+    J, R = noise.shape
+    arrays = prior.start(centre, spread, noise[:, : R - len(owners)])
+    if not owners:
+        return arrays
+    free = [owner is None for owner in owners]
+    own = np.stack([np.arange(J) == owner for owner in owners], axis=1).astype(float)
+    first = np.arange(sum(free)) == np.arange(J)[:, None] % max(sum(free), 1)
+    weights = own.copy()
+    weights[:, free] = first + 0.3 * noise[:, R - len(owners) :][:, free]
+    own[:, free] = 1.0
+    arrays["weights"] = np.hstack([arrays["weights"], weights])
+    arrays["mask"] = np.hstack([arrays["mask"], own])
+    return arrays
+
+
+def typical(kernel: Kernel, columns: Sequence[str], scaling: Scaling) -> Kernel:
+    """A kernel with plausible parameters, except where the user gave others.
+
+    Distances between rows grow with the number of inputs, and so do lengthscales.
     """
     spread = np.full(len(columns), TYPICAL * np.sqrt(len(columns)))
     return kernel.start(spread, columns, scaling.scale)
@@ -208,7 +244,7 @@ def typical(kernel: Kernel, columns: Sequence[str], scaling: Scaling) -> Kernel:
 def observed_values(
     data: Dataset,
 ) -> Iterator[tuple[str, Likelihood, np.ndarray, dict[str, np.ndarray]]]:
-    """Of each output its name, likelihood, observed values and their arguments."""
+    """The name, likelihood, observed values and their arguments of each output."""
     for name, likelihood, y, given, seen in zip(
         *(data.names, data.likelihoods, data.values, data.given, data.observed()), strict=True
     ):
@@ -222,14 +258,14 @@ def _hyperpriors(
     weight_scale: float | None,
     centres: tuple[Kernel, ...],
 ) -> tuple[Hyperprior, tuple[Anchor | None, ...]]:
-    """The priors of what is learned by a point: kernels, weights, constants.
+    """The priors of point estimates: kernel parameters, weights and constants.
 
-    They are weak, and rule out what is absurd: lengthscales far from the spread of the inputs,
-    functions many times as large as the data asks for, noise that vanishes. The likelihood of one
-    value, or of one value repeated, grows without bound as noise vanishes, so an output with fewer
-    than `FEW` values has a normal prior of width one, in their own units, on its constants, around
-    its marginal fit; one value repeated n times has it n times over, and on its size too: such
-    values say nothing of how functions vary.
+    They are weak and rule out implausible values: lengthscales far from the spread of the inputs,
+    functions much larger than the data need, and vanishing noise. The likelihood of one value, or
+    of one value repeated, grows without bound as the noise vanishes. So an output with fewer than
+    `FEW` values has a normal prior of width one, in the units of its constants, centred on its
+    marginal fit. For one value repeated n times this prior is applied n times, and to the size of
+    the function too, because such values do not say how functions vary.
     """
     repeated = [bool(np.ptp(y) == 0) for y in values]
     strength = [
@@ -250,7 +286,7 @@ def _hyperpriors(
 
 
 def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Start:
-    """Where learning starts for one output, or a complaint of values too large or too small."""
+    """The start of one output; an error if its values are too large or too small."""
     with np.errstate(over="ignore", invalid="ignore"):
         start = likelihood.start(y)
     kind = jnp.zeros(()).dtype
@@ -260,14 +296,14 @@ def _start(name: str, likelihood: Likelihood, y: Float[np.ndarray, " N"]) -> Sta
     least = np.finfo(kind).tiny
     if not (np.isfinite([*numbers, *squares]).all() and (squares > least).all()):
         raise ValueError(
-            f"output {name!r}: its values lie between {np.min(y):g} and {np.max(y):g}, whose "
-            f"squares {kind} cannot hold; give them in other units, nearer to one"
+            f"output {name!r}: its values lie between {np.min(y):g} and {np.max(y):g}, and {kind} "
+            "cannot represent their squares; give them in units that bring them closer to one"
         )
     return start
 
 
 def function_keys(data: Dataset) -> list[str]:
-    """The parameter functions by name."""
+    """The names of the parameter functions."""
     return [
         f"{name}.{f}"
         for name, likelihood in zip(data.names, data.likelihoods, strict=True)
@@ -276,6 +312,6 @@ def function_keys(data: Dataset) -> list[str]:
 
 
 def normal(seed: int, restart: int, key: str, size: int) -> Float[np.ndarray, " size"]:
-    """Standard normal numbers for a key, the same whatever else there is."""
+    """Standard normal numbers that depend only on the seed, the restart and the key."""
     generator = np.random.default_rng([seed, restart, zlib.crc32(key.encode())])
     return generator.standard_normal(size)

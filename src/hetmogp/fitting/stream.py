@@ -1,6 +1,6 @@
-"""Mini-batches from a table on disk, made ready by threads so that steps need not wait.
+"""Mini-batches from a table on disk, prepared by threads so that steps need not wait.
 
-A thread for each lane reads and shuffles; one more puts the rows of the next steps together and
+One thread per lane reads and shuffles rows. Another thread assembles the rows of the next steps and
 sends them to the devices.
 """
 
@@ -26,20 +26,20 @@ from .svi import positions
 
 __all__ = ["StreamFeed", "rows_of_a_batch"]
 
-BUFFERS = 2  # of a lane, that wait to be used
-CHUNKS = 1  # of steps, that wait to be used
+BUFFERS = 2  # buffers of rows that each lane prepares in advance
+CHUNKS = 1  # chunks of steps prepared in advance
 CHUNK_BYTES = 2**22  # bytes of the rows of a chunk
-LENGTHS = (8, 100)  # steps of a chunk at least and at most
+LENGTHS = (8, 100)  # the fewest and the most steps of a chunk
 T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """What an iterator gives, made by a thread before it is asked for."""
+    """Runs an iterator in a thread, ahead of its consumer."""
 
     def __init__(self, items: Iterator[T], room: int):
         self._queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(room)
         self._closed = threading.Event()
-        self._double = bool(jnp.zeros(()).dtype == jnp.float64)  # a thread does not inherit it
+        self._double = bool(jnp.zeros(()).dtype == jnp.float64)  # threads do not inherit this
         self._thread = threading.Thread(target=self._run, args=(items,), daemon=True)
         self._thread.start()
 
@@ -53,7 +53,7 @@ class Ahead(Generic[T]):
                 self._put(None, error)
 
     def _put(self, item: T | None, error: BaseException | None) -> bool:
-        """Hand something over, unless nobody wants it any more."""
+        """Put an item or an error into the queue, unless the consumer has gone."""
         while not self._closed.is_set():
             try:
                 self._queue.put((item, error), timeout=0.1)
@@ -63,7 +63,7 @@ class Ahead(Generic[T]):
         return False
 
     def next(self) -> Any:
-        """The next item, or the error that came instead."""
+        """The next item; raises the error that occurred instead."""
         while not self._closed.is_set():
             try:
                 item, error = self._queue.get(timeout=0.1)
@@ -72,7 +72,7 @@ class Ahead(Generic[T]):
             if error is not None:
                 raise error
             return item
-        raise RuntimeError("nothing is read ahead any more")
+        raise RuntimeError("this reader has been closed")
 
     def close(self) -> None:
         """End the thread."""
@@ -81,11 +81,11 @@ class Ahead(Generic[T]):
 
 
 class StreamFeed:
-    """The rows of steps to come: every row of the table once an epoch, in an order by the seed.
+    """Supplies the rows of each step: every row once an epoch, in an order set by the seed.
 
     Attributes:
-        epoch: the steps in which every row is met once.
-        taken: how many were taken, counting those left out at the beginning.
+        epoch: the number of steps in which every row is used once.
+        taken: the number of steps taken, including those skipped at the beginning.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class StreamFeed:
         self.epoch = -(-len(table) // size)
         row = sum(leaf.nbytes for leaf in jax.tree.leaves(like)) / len(like.X)
         self._length = int(np.clip(CHUNK_BYTES / (row * size), *LENGTHS))
-        self._any: Block = jax.tree.map(  # a row that fills gaps
+        self._any: Block = jax.tree.map(  # a row used as padding
             lambda leaf: leaf[:1] if np.ndim(leaf) else np.asarray(float(len(table))), like
         )
         self.taken, self._skipped = skip, skip
@@ -121,11 +121,11 @@ class StreamFeed:
 
     @property
     def longest(self) -> int:
-        """The most steps that `take` gives now: those that are left of a chunk."""
+        """The most steps that `take` can return now: the rest of the chunk."""
         return self._length - (self.taken - self._skipped) % self._length
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
-        """A block with the rows of n steps, where in it they are, and which step is the first."""
+        """A block with the rows of n steps, their positions in it, and the first step."""
         first = (self.taken - self._skipped) % self._length
         if first == 0:
             self._now = self._chunks.next()
@@ -134,7 +134,7 @@ class StreamFeed:
         return [block], (rows,), first
 
     def _all_chunks(self) -> Iterator[tuple[Block, Int[Array, "T B"]]]:
-        """Steps by the chunk, on the devices, for ever."""
+        """Endless chunks of steps, on the devices."""
         size = self._lanes[0].size
         while True:
             there = np.zeros((self._length, len(self._lanes) * size), bool)
@@ -152,17 +152,17 @@ class StreamFeed:
 
 
 def rows_of_a_batch(table: Table, batch_size: int) -> int:
-    """So many or a few more, so that lanes and devices have as many each."""
+    """The batch size, rounded up so that all lanes and devices have equally many rows."""
     grain = math.lcm(table.lanes, len(distributed.devices()))
     return -(-min(batch_size, len(table)) // grain) * grain
 
 
 def _placed(there: np.ndarray, any_row: np.ndarray, rows: tuple[np.ndarray, ...]) -> Any:
-    """Rows one after another, as a table of steps; where there is none, any row that is real.
+    """Rows laid out as a table of steps; missing rows are padded with a copy of a real row.
 
-    What is not there counts for nothing, but a gradient at zero may be infinite.
+    Padding has no effect on the bound, but at a row of zeros a gradient could be infinite.
     """
-    if not any_row.ndim:  # how many rows there are in all
+    if not any_row.ndim:  # the total number of rows
         return everywhere(any_row)
     table = np.empty((*there.shape, *any_row.shape[1:]), any_row.dtype)
     table[...] = any_row[0]
@@ -171,10 +171,10 @@ def _placed(there: np.ndarray, any_row: np.ndarray, rows: tuple[np.ndarray, ...]
 
 
 class Lane:
-    """The rows of one lane, so many a step, read ahead.
+    """Reads the rows of one lane ahead, a fixed number for each step.
 
     Attributes:
-        size: rows of a step, unless the epoch ends.
+        size: rows of a step; the last step of an epoch may have fewer.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Lane:
         self._table, self._lane, self._sample, self._scaling = table, lane, sample, scaling
         self.size, self._epoch, self._seed = size, epoch, seed
         self._taken, self._ended = skip, False
-        self._rest: Block | None = None  # of a buffer, from row `_at` on
+        self._rest: Block | None = None  # the current buffer, whose rows from `_at` on are left
         self._at = 0
         self._buffers = Ahead(self._all_buffers(skip), BUFFERS)
 
@@ -200,7 +200,7 @@ class Lane:
         self._buffers.close()
 
     def _all_buffers(self, skip: int) -> Iterator[Block | None]:
-        """Blocks of shuffled rows for ever, None after each epoch."""
+        """Endless blocks of shuffled rows, with None after each epoch."""
         epoch, steps = divmod(skip, self._epoch)
         names, likelihoods = self._sample.names, self._sample.likelihoods
         extra = [column for likelihood in likelihoods for column in likelihood.extra_columns]
@@ -218,7 +218,7 @@ class Lane:
         return read(named, frame[self._table.inputs], frame, self._sample.columns, some=True)
 
     def step(self) -> list[Block]:
-        """The rows of the next step in one or more pieces; fewer than `size` as the epoch ends."""
+        """The rows of the next step in one or more pieces; the last step may have fewer rows."""
         pieces, missing = [], self.size
         while missing and not self._ended:
             if self._rest is None or self._at == len(self._rest.X):
@@ -231,12 +231,12 @@ class Lane:
         self._taken += 1
         if self._taken % self._epoch == 0:
             while not self._ended:
-                self._next()  # nothing but the sign that it ended
+                self._next()  # the mark of the epoch's end
             self._ended = False
         return pieces
 
     def _next(self) -> None:
-        """Go on to the next buffer, or learn that the epoch has ended."""
+        """Move to the next buffer, or note that the epoch has ended."""
         self._rest, self._at = self._buffers.next(), 0
         self._ended = self._rest is None
 

@@ -1,14 +1,15 @@
-"""Which inputs a latent may see: all of them, or a group that belongs together.
+"""Which inputs a latent may use: all of them, or a group of inputs that belong together.
 
-A product kernel over all inputs cannot be a sum, and a function of place and month often is one. So
-where there are several inputs, latents over groups of them are candidates too: the coordinates of a
-place, which are known by their names; the labels; every other input by itself.
+A function of place and month is often a sum of a function of place and a function of month, which a
+product kernel over all inputs cannot express. So where there are several inputs, latents over
+groups of them are candidates too. The coordinates of a place are one group, recognised by their
+names; the labels are another; every other input is a group by itself.
 
-Some numbers tell units apart, as an age tells patients apart who come several times. Each unit has
-an effect of its own, which says nothing of a new one. A stationary kernel can only make that a
-function of short range, and a new patient who is a week older than another would inherit from them.
-So a latent over such a number alone takes its values as labels. Places stay places: there, what is
-near is expected to be alike.
+Some numbers identify units, as an age identifies patients who are seen several times. Each unit has
+an effect of its own, which says nothing about a new unit. A stationary kernel can express this only
+as a function of short range, and a new patient who is a week older than another would inherit that
+patient's effect. So a latent over such a number alone treats its values as labels. Coordinates of
+places are exempt, because neighbouring places are expected to be alike.
 """
 
 import re
@@ -27,15 +28,19 @@ AXES = re.compile(
     r"(utm|gps|coord|grid|proj|pos)*(x|y|z|lon|long|lng|longitude|lat|latitude|east|easting|north|"
     r"northing|eastings|northings)(utm|coord|coords|pos|km|m|deg|degrees)*"
 )
-MOST = 4  # groups; with more, every latent sees all inputs
-LEAST_UNITS, LEAST_ROWS = 20, 2  # units, and rows of most of them
-IRREGULAR = 0.5  # of the median distance to the next unit; a tenth of the units have a nearer one
+MOST = 4  # groups; with more, every latent uses all inputs
+LEAST_UNITS, LEAST_ROWS = 20, 2  # the fewest units, and the fewest rows that most of them have
+IRREGULAR = 0.5  # a tenth of the units are closer to the next than this share of the median
 
 
-def groups(columns: Sequence[Column]) -> list[tuple[int, ...]]:
-    """The groups of inputs that belong together, if there are several and not too many."""
-    labels = [j for j, column in enumerate(columns) if column.kind == "category"]
-    numbers = [j for j in range(len(columns)) if j not in labels]
+def groups(columns: Sequence[Column], hidden: Sequence[int] = ()) -> list[tuple[int, ...]]:
+    """The groups of inputs that belong together; none if there is one group or too many.
+
+    Hidden inputs, which act only by effects, are in no group.
+    """
+    seen = [j for j in range(len(columns)) if j not in hidden]
+    labels = [j for j in seen if columns[j].kind == "category"]
+    numbers = [j for j in seen if j not in labels]
     place = [j for j in numbers if AXES.fullmatch(re.sub(r"[\W_\d]", "", columns[j].name.lower()))]
     place = place if len(place) > 1 else []
     found = [place, labels, *([j] for j in numbers if j not in place)]
@@ -44,16 +49,16 @@ def groups(columns: Sequence[Column]) -> list[tuple[int, ...]]:
 
 
 def over(group: tuple[int, ...], columns: Sequence[Column], units: bool = False) -> Kernel:
-    """The kernel of a latent that sees a group of inputs; `units` if it tells units apart."""
+    """The kernel of a latent over a group of inputs; `units` if the group identifies units."""
     labels = units or columns[group[0]].kind == "category"
     return Category(active_dims=group) if labels else RBF(active_dims=group)
 
 
 def tells_units(group: tuple[int, ...], X: Float[np.ndarray, "N p"]) -> bool:
-    """Whether a group is one number whose values come back, at irregular distances.
+    """Whether a group is one number whose values repeat and are irregularly spaced.
 
-    Regular ones, such as months, are no names of units: between two of them nothing is ever asked
-    for.
+    Regularly spaced values, such as months, do not identify units: nobody asks for a prediction
+    between two of them.
     """
     values, rows = np.unique(X[:, group], axis=0, return_counts=True)
     if len(group) > 1 or len(values) < LEAST_UNITS or np.median(rows) < LEAST_ROWS:

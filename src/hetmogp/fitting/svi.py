@@ -1,10 +1,10 @@
 """Stochastic variational inference on mini-batches: for large data.
 
-One pass over a mini-batch gives both gradients: of the expected log-likelihood with respect to the
-hyperparameters, and with respect to the mean and covariance of q(u), which is all that a
-natural-gradient step needs. The loop runs on the device in chunks; the host only draws rows in
-between. With several devices each takes its share of the rows of every batch, and what they add up
-between them is one number and the gradients.
+One pass over a mini-batch gives the gradients of the expected log-likelihood with respect to the
+hyperparameters and with respect to the mean and covariance of q(u). A natural-gradient step needs
+nothing else. The loop runs on the device in chunks, and the host only draws rows between them. With
+several devices, each takes its share of the rows of every batch, and only the bound and the
+gradients are summed over the devices.
 """
 
 import itertools
@@ -35,15 +35,15 @@ Optimiser = Literal["adam", "adadelta"]
 LEARNING_RATE = {"adam": 0.02, "adadelta": 1.0}
 NATURAL_RATE = 0.05
 WARM_UP = 20  # steps over which the natural step grows to its full size
-HALF = 100  # steps after which both rates are half of what they were at first; they fall as 1/t
-PAPERS_RATE = {"adam": 0.01, "adadelta": 1.0}  # without natural gradients: constant, as there
-LONGEST = 500  # steps of a chunk at most
-RESIDENT = 0.5  # of the device's memory: data larger than that are streamed
-SENT = 2**26  # bytes sent to the device for a chunk, at most
+HALF = 100  # steps after which both rates are half their initial value; they fall as 1/t
+PAPERS_RATE = {"adam": 0.01, "adadelta": 1.0}  # constant, as in the paper: no natural gradients
+LONGEST = 500  # the most steps of a chunk
+RESIDENT = 0.5  # of the device's memory; larger data are streamed
+SENT = 2**26  # the most bytes sent to the device for a chunk
 
 
 class State(NamedTuple):
-    """What SVI carries from step to step."""
+    """The state between two steps of SVI."""
 
     free: PyTree
     q: Natural | Blocks
@@ -52,14 +52,14 @@ class State(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What a chunk of steps is told.
+    """The numbers that a chunk of steps takes as arguments.
 
     Attributes:
-        first: where in the tables of rows the chunk begins.
-        n: how many steps it has.
-        jitter: what is added to the diagonals of k(Z, Z).
+        first: the position in the tables of rows where the chunk begins.
+        n: the number of steps.
+        jitter: added to the diagonals of k(Z, Z).
         pace: multiplies the step sizes of the optimiser and of the natural gradient.
-        seed: of quasi-Monte Carlo points.
+        seed: the seed of the quasi-Monte Carlo points.
     """
 
     first: Int[Array, ""]
@@ -74,7 +74,7 @@ def mini_batch(
 ) -> Batch:
     """The rows drawn from each block as one batch; row −1 is padding.
 
-    On several devices this is one's share of the batch.
+    With several devices this is one device's share of the batch.
     """
     inputs, outputs, offset = [], {}, 0
     for block, drawn in zip(blocks, rows, strict=True):
@@ -95,10 +95,10 @@ def mini_batch(
 
 
 class Feed:
-    """The rows of steps to come, and the data they are drawn from where the device can reach them.
+    """Draws the rows of the next steps and puts the data where the device can reach them.
 
-    Data that fit on the device stay there and rows are drawn by index. Data that do not stay with
-    the host, which sends the rows of one chunk of steps at a time.
+    Data that fit on the device stay there, and rows are drawn by index. Larger data stay on the
+    host, which sends the rows of one chunk of steps at a time.
     """
 
     def __init__(self, blocks: Sequence[Block], batch_size: int, seed: int, skip: int = 0):
@@ -112,16 +112,16 @@ class Feed:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(blocks))
         self.resident = all(distributed.gathered(size <= RESIDENT * _memory()))
         self.blocks = everywhere(blocks) if self.resident else blocks
-        step = 4.0 * sum(self.sizes)  # bytes: the rows' numbers and, if streamed, the rows
+        step = 4.0 * sum(self.sizes)  # bytes: the row indices and, if streamed, the rows
         if not self.resident:
             step += size / sum(len(block.X) for block in blocks) * sum(self.sizes)
         self.longest = int(np.clip(SENT / step, 1, LONGEST))
 
     def close(self) -> None:
-        """Nothing to end here; a feed from disk has a thread."""
+        """Do nothing: only a feed from disk has threads to stop."""
 
     def take(self, n: int) -> tuple[list[Block], tuple[Int[Array, "T B"], ...], int]:
-        """Blocks and rows for n steps, n ≤ longest, from step 0 on; always of the same shape."""
+        """Blocks and rows for n ≤ longest steps, from step 0; shapes are always the same."""
         self.taken += n
         rows = []
         for draws, size in zip(self._draws, self.sizes, strict=True):
@@ -135,19 +135,19 @@ class Feed:
 
 
 def _sent(block: Block, rows: Int[np.ndarray, "T B"]) -> Block:
-    """The rows of some steps as a block of their own, which knows how many there are in all."""
+    """The rows of some steps as a separate block, which keeps the total number of rows."""
     return jax.tree.map(lambda leaf: spread(leaf[rows]) if leaf.ndim else everywhere(leaf), block)
 
 
 def positions(there: Bool[np.ndarray, "T B"]) -> Int[np.ndarray, "T B"]:
-    """Where the rows of a step are in the part that was sent to their device; −1 for padding."""
+    """The positions of a step's rows in the part sent to their device; −1 is padding."""
     share = there.shape[1] * distributed.count() // len(distributed.devices())
     at = np.arange(there.shape[1], dtype=np.int32) % share
     return np.where(there, at, np.int32(-1))
 
 
 def _memory() -> float:
-    """Bytes of the device's memory; a CPU shares the host's, where the data are already."""
+    """The device's memory in bytes; unlimited on a CPU, where the data are in memory already."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return float(stats.get("bytes_limit", np.inf))
 
@@ -188,7 +188,7 @@ def _step(
     rules: Rules,
     optimiser: Optimiser,
 ) -> tuple[State, Float[Array, ""]]:
-    """One step, on this device's share of a batch; also the bound before it."""
+    """Take one step on this device's share of a batch; also return the bound before it."""
     key = jax.random.fold_in(jax.random.key(numbers.seed), state.t)
 
     def bound(values: PyTree, q: Moments) -> tuple[Array, Bound]:
@@ -216,7 +216,7 @@ def _step(
         values = jax.tree.map(lambda v, u: v + rate * u, state.free, updates)
         return State(values, new_q, memory, state.t + 1), fit - here.kl
 
-    # The paper's way: m and the root of S by the same optimiser as the rest.
+    # The paper's method: the same optimiser learns m, the root of S and the rest.
     def shared(learned: PyTree) -> tuple[Array, Bound]:
         return bound(learned[0], learned[1].lower().moments())
 
@@ -244,10 +244,11 @@ def chunk(
     optimiser: Optimiser,
     devices: Mesh,
 ) -> tuple[State, Float[Array, " T"], Bool[Array, ""]]:
-    """Some of T steps; also their bounds, the others zero, and whether all is finite.
+    """Take n of T steps; also return their bounds and whether all numbers are finite.
 
-    A block holds all rows, (N, ...), on every device; or those of each step, (T, B, ...), spread
-    over the devices.
+    The bounds have length T, and those of steps that were not taken are zero. A block holds either
+    all rows, (N, ...), on every device, or the rows of each step, (T, B, ...), spread over the
+    devices.
     """
 
     def on_a_device(
@@ -272,20 +273,20 @@ def chunk(
         mesh=devices,
         in_specs=(same, [_held(b) for b in blocks], PartitionSpec(None, ROWS), same, same),
         out_specs=same,
-        check_vma=False,  # a gradient is that of the device's own rows, until they are added up
+        check_vma=False,  # gradients are those of the device's own rows until they are summed
     )(state, blocks, rows, parameters, numbers)
     leaves = jax.tree.leaves((state.free, state.q, bounds))
     return state, bounds, jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
 def _at(block: Block, i: Array) -> Block:
-    """What can be drawn from at step i."""
+    """The rows from which step i draws."""
     if block.X.ndim == 2:
         return block
     return jax.tree.map(lambda leaf: leaf[i] if leaf.ndim else leaf, block)
 
 
 def _held(block: Block) -> PyTree:
-    """How a block is held by the devices."""
+    """How a block is laid out over the devices."""
     by_step = PartitionSpec(None, ROWS) if block.X.ndim == 3 else PartitionSpec()
     return jax.tree.map(lambda leaf: by_step if leaf.ndim else PartitionSpec(), block)

@@ -1,14 +1,15 @@
 """Variational EM on the full batch: for small data.
 
-E-step. Each observation keeps a Gaussian *site* on its own parameter functions (`sites`). q(u)
-follows from the sites in closed form, and replacing the sites by those of the new q, a share ρ at a
-time, is a natural-gradient step. ρ is halved whenever the bound would fall, so it never does.
+E-step. Each observation has a Gaussian *site* on its parameter functions (`sites`). q(u) follows
+from the sites in closed form. Moving the sites by a share ρ towards those of the new q is a
+natural-gradient step. ρ is halved whenever the bound would fall, so the bound never falls.
 
-M-step. L-BFGS climbs the *profile* of the bound, its value at the best q(u) for every trial of the
-hyperparameters: each evaluation is an E-step, which starts from the best sites so far and so is
-short. There the slope with respect to q vanishes, so the profile's gradient is that of the bound
-with q held, which no factorisation has to be differentiated for. Rounds that alternate between the
-two climb the same hill in a tenth of the speed: q and the hyperparameters hold each other back.
+M-step. L-BFGS maximises the *profile* of the bound: its value at the best q(u) for the given
+hyperparameters. Each evaluation is an E-step, which is short because it starts from the best sites
+so far. At the best q(u) the gradient with respect to q vanishes, so the gradient of the profile is
+that of the bound with q held fixed, and no factorisation needs to be differentiated. Alternating
+between the two steps reaches the same maximum ten times more slowly, because q and the
+hyperparameters depend on each other.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from ..bound import Rules, Wide
 from ..linalg import compiled
 from ..parameters import Parameters
 from ..priors import Functions, Latents, Projection
-from ..variational import Family
+from ..variational import Coupled, Family
 from .lbfgs import maximise
 from .sites import (
     ClassSites,
@@ -44,26 +45,27 @@ from .sites import (
 __all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "step"]
 
 E_STEPS = 200
-SURE = 10.0  # a step that was promised must gain so many times less than one that was taken
-PLAIN, CAREFUL, LAST = 0, 1, 2  # how an E-step goes on; once it was careful it ends plainly
-FAR = 5.0  # how far a number may move in a round: further off, quadrature may promise anything
+SURE = 10.0  # a predicted gain is trusted if it is this many times smaller than an actual one
+PLAIN, CAREFUL, LAST = 0, 1, 2  # phases of an E-step; a careful phase is followed by plain steps
+FAR = 5.0  # how far a number may move in a round; beyond it quadrature is not reliable
 ITERATIONS = 50  # of L-BFGS in a round
+CALM = 0.01  # the variance that latents of straight lines are taken to have at first
 
 Watch = Callable[[float], None]
 
 
 class Problem(NamedTuple):
-    """What a fit on the full batch works with, and does not change.
+    """What stays the same throughout a fit on the full batch.
 
     Attributes:
         batch: all the data.
         rules: how the bound is evaluated.
-        family: of q(u).
-        tolerance: nats; an E-step ends when it gains less, a round when ten iterations gain less
-            than ten times as much.
-        learn_inducing: whether inducing inputs move.
-        hint: what the latents may be at the rows: the first step is taken from there.
-        reach: how far the hyperparameters may be expected to move together, see `lbfgs`.
+        family: the family of q(u).
+        tolerance: in nats; an E-step ends when it gains less, and a round ends when ten iterations
+            gain less than ten times as much.
+        learn_inducing: whether inducing inputs are learned.
+        hint: a guess of the latents at the rows, from which the first step is taken.
+        reach: an estimate of the inverse curvature of the hyperparameters; see `lbfgs`.
     """
 
     batch: Batch
@@ -76,11 +78,11 @@ class Problem(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is carried from round to round.
+    """The state between two rounds.
 
-    `objective`, what a round raises, is the bound plus the log density of the hyperparameters;
-    where they have no prior it is the bound. `still` says that the last round ended because there
-    was nothing left to gain; `reach` is what it met of the inverse of the curvature.
+    `objective` is what a round maximises: the bound plus the log density of the hyperparameters,
+    or just the bound where they have no prior. `still` says that the last round ended because
+    nothing was left to gain. `reach` is the inverse curvature as far as that round has met it.
     """
 
     parameters: Parameters
@@ -93,7 +95,7 @@ class State(NamedTuple):
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user stopped a round; `state` is the best it had reached."""
+    """The user interrupted a round; `state` is the best state so far."""
 
     def __init__(self, state: State):
         super().__init__()
@@ -101,15 +103,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _Given(NamedTuple):
-    """What evaluations have in common.
+    """What all evaluations have in common.
 
     Attributes:
         batch: all the data.
         rules: how the bound is evaluated.
-        jitter: on the diagonals of k(Z, Z).
-        tolerance: nats that an E-step may leave.
-        hint: what the latents may be at the rows.
-        hinted: whether the first step is taken from there.
+        jitter: added to the diagonals of k(Z, Z).
+        tolerance: the gain, in nats, below which an E-step ends.
+        hint: a guess of the latents at the rows.
+        hinted: whether the first step is taken from the guess.
     """
 
     batch: Batch
@@ -124,13 +126,13 @@ class _Best(NamedTuple):
     """The best q(u) that an E-step found.
 
     Attributes:
-        sites: that make it.
-        q: the same.
-        bound: there.
-        at: what its expectations are taken over.
-        slopes: of the bound there.
-        target: the sites that a full step from there would set.
-        promise: about what that step would gain.
+        sites: the sites.
+        q: the q(u) that follows from the sites.
+        bound: the bound at q.
+        at: the marginals over which expectations are taken.
+        slopes: the gradient of the bound at q.
+        target: the sites after a full step from q.
+        promise: the approximate gain of that step.
     """
 
     sites: tuple[Sites | ClassSites, ...]
@@ -150,17 +152,18 @@ def _best_q(
     given: _Given,
     family: type[Family],
 ) -> _Best:
-    """Maximise the bound over q(u) with the hyperparameters held; the bound never falls.
+    """Maximise the bound over q(u) with fixed hyperparameters; the bound never falls.
 
-    The first attempt is at the target, the better guess; if there is no such q, nearer to the
-    sites. It ends where the next step promises little, or the last has gained little.
+    The first attempt is a full step to the target. If no q follows from these sites, shorter steps
+    are tried. The iteration ends when the next step is predicted to gain little or the last step
+    gained little.
 
-    Where another q is known to be good, what it says of the latents is a hint. If that is to be
-    used (`hinted`) the first step is taken from there: from the prior, over which a rate may have
-    any size, no step may be short enough.
+    If a good q is known from another model, its latents serve as a hint. With `hinted` the first
+    step is taken from there. Under the prior a rate may have any size, and then no step from the
+    prior may be short enough.
     """
     batch, rules, tolerance = given.batch, given.rules, given.tolerance
-    lowest = jnp.finfo(projection.A.dtype).min  # not the bound, but less than any
+    lowest = jnp.finfo(projection.A.dtype).min  # lower than any bound
 
     def evaluated(sites, first):
         q = q_from_sites(family, parameters, sites, projection, batch)
@@ -188,10 +191,10 @@ def _best_q(
         trial = evaluated(mixed, given.hinted & (n == 0))
         accept = trial.bound >= best.bound  # false for NaN
         kept = jax.tree.map(lambda a, b: jnp.where(accept, a, b), trial, best)
-        # A short step gains little by itself: what counts is what a full one promises.
+        # A short step gains little by itself, so the predicted gain of a full step decides.
         gained = jnp.where(accept, (trial.bound - best.bound) / rho, jnp.inf)
-        lost = (phase == PLAIN) & ~jnp.isfinite(trial.bound)  # there is no such q: with more care
-        over = (phase == CAREFUL) & (gained <= tolerance)  # now as it should be
+        lost = (phase == PLAIN) & ~jnp.isfinite(trial.bound)  # no such q: switch to careful steps
+        over = (phase == CAREFUL) & (gained <= tolerance)  # switch back to plain steps
         rho = jnp.where(accept, jnp.minimum(1.0, 2.0 * rho), jnp.where(lost, rho, 0.5 * rho))
         phase = jnp.where(lost, CAREFUL, jnp.where(over, LAST, phase))
         gained = jnp.where(over, jnp.inf, gained)
@@ -208,7 +211,7 @@ def _best_q(
 
 
 class _Evaluation(NamedTuple):
-    """The profile at some hyperparameters: its value and gradient, and the best q there."""
+    """The profile at given hyperparameters: its value and gradient, and the best q."""
 
     objective: Float[Array, ""]
     gradient: Float[Array, " n"]
@@ -228,7 +231,7 @@ def _profile(
     family: type[Family],
     learn_inducing: bool,
 ) -> _Evaluation:
-    """The objective at its best q(u), as a function of the hyperparameters z."""
+    """The objective at the best q(u), as a function of the hyperparameters z."""
     unravel = ravel_pytree(parameters.free(learn_inducing))[1]
 
     def model(z: Array) -> tuple[Parameters, Projection]:
@@ -249,7 +252,7 @@ def _profile(
 
 
 class _Climb:
-    """Evaluations of the profile from one state on, and the best of them."""
+    """Evaluates the profile, starting from one state, and keeps the best evaluation."""
 
     def __init__(self, state: State, problem: Problem, jitter: float, watch: Watch | None):
         self.begin, self.problem, self.watch = state, problem, watch
@@ -290,19 +293,31 @@ def _evaluated(
     jitter: float,
     hinted: bool = False,
 ) -> _Evaluation:
+    hint = _calm(parameters, problem) if problem.hint is None else problem.hint
     given = _Given(
         problem.batch,
         problem.rules,
         jnp.asarray(jitter),
         jnp.asarray(problem.tolerance),
-        problem.hint,
-        jnp.asarray(hinted and problem.hint is not None),
+        hint,
+        jnp.asarray(hinted and hint is not None),
     )
     return _profile(
         *(z, parameters, sites, target, given),
         family=problem.family,
         learn_inducing=problem.learn_inducing,
     )
+
+
+def _calm(parameters: Parameters, problem: Problem) -> Latents | None:
+    """Latents near zero, where slopes have wide priors: rates over these may have any size."""
+    held = getattr(parameters.prior, "held", np.zeros(0, bool))
+    if not held.any():
+        return None
+    variance = jnp.where(held, CALM, 1.0)
+    N, R = len(problem.batch.X), len(held)
+    cov = jnp.diag(variance) if problem.family is Coupled else variance
+    return Latents(jnp.zeros((N, R)), jnp.broadcast_to(cov, (N, *cov.shape)))
 
 
 def _reached(parameters: Parameters, found: _Evaluation) -> State:
@@ -316,9 +331,10 @@ def settle(
     jitter: float,
     hinted: bool = False,
 ) -> State:
-    """The state of a model whose q(u) has been brought to its best by an E-step.
+    """The state of a model after an E-step.
 
-    By the program that climbs, which has the gradient to spare: one less to compile.
+    It uses the compiled program of the M-step, although the gradient is not needed, because that
+    saves compiling another.
     """
     z = ravel_pytree(parameters.free(problem.learn_inducing))[0]
     return _reached(parameters, _evaluated(z, parameters, sites, sites, problem, jitter, hinted))
@@ -343,13 +359,14 @@ def step(
     Args:
         state: where to begin.
         problem: the data and how the bound is evaluated.
-        jitter: on the diagonals of k(Z, Z).
-        watch: is told the bound whenever it has risen.
-        iterations: the most iterations; `ITERATIONS` if not said.
-        tolerance: nats; it ends when ten iterations gain less, if not the problem's own.
+        jitter: added to the diagonals of k(Z, Z).
+        watch: called with the bound whenever it has risen.
+        iterations: the most iterations; `ITERATIONS` by default.
+        tolerance: in nats; the round ends when ten iterations gain less. The default comes from
+            the problem.
 
     Raises:
-        Interrupted: with the best state so far, where the user stops it.
+        Interrupted: if the user interrupts, with the best state so far.
     """
     climb = _Climb(state, problem, jitter, watch)
     try:

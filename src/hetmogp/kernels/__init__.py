@@ -12,6 +12,7 @@ from .features import Features, FeaturesMissingError, features
 from .leaf import Leaf
 from .linear import Linear
 from .periodic import Periodic
+from .slopes import Slopes
 from .stationary import (
     RBF,
     Matern12,
@@ -36,6 +37,7 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
+    "Slopes",
     "Stationary",
     "Sum",
     "features",

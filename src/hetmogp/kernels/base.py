@@ -64,9 +64,11 @@ class Kernel(eqx.Module):
 
     Attributes:
         by_level: whether it asks only which values are the same, not how far they are apart.
+        own_scale: whether it says how large its functions are, so that no weight is learned.
     """
 
     by_level: ClassVar[bool] = False
+    own_scale: ClassVar[bool] = False
 
     @abstractmethod
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
@@ -119,6 +121,10 @@ class Kernel(eqx.Module):
     def terms(self) -> list[tuple[float, tuple["Kernel", ...]]]:
         """This kernel as a weighted sum of products of others, for features (`features`)."""
         return [(1.0, (self,))]
+
+    def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"] | None:
+        """Inducing inputs that leave nothing unsaid at the rows X, if a few can do that."""
+        return None
 
     def basis(self, domain: Domain) -> Any:
         """A module ψ from inputs (N, p) to (N, G) with ψ(x)ᵀψ(z) = k(x, z), or None."""

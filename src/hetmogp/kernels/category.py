@@ -12,10 +12,13 @@ from jaxtyping import Array, Float
 
 from .base import Combined, Domain, Kernel, Product
 from .features import Level
+from .held import names
 from .leaf import Leaf, position
 from .stationary import RBF
 
 __all__ = ["Category", "suited"]
+
+UNRELATED = 0.01  # the lengthscale of levels that say nothing of each other: e⁻¹⁰⁰
 
 
 class Category(Leaf):
@@ -43,7 +46,31 @@ class Category(Leaf):
         differ = (jnp.abs(X[:, j, None] - Z[:, j]) > rounding for j in range(X.shape[1]))
         return jnp.exp(-sum(w * d for w, d in zip(weight, differ, strict=True)))
 
+    @classmethod
+    def unrelated(cls, dim: int) -> Self:
+        """Levels of one input that say nothing of each other: random intercepts."""
+        return cls(lengthscale=UNRELATED, active_dims=dim, fixed=("lengthscale",))
+
+    @property
+    def is_unrelated(self) -> bool:
+        """Whether its levels say nothing of each other, and never will."""
+        held = "lengthscale" in names(self)
+        return held and bool(np.all(np.asarray(self.lengthscale) <= UNRELATED))
+
+    def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"] | None:
+        """See `Kernel.spanning`: a row of each level, those with most rows first."""
+        if not self.is_unrelated:
+            return None
+        dims = list(self.active_dims or range(X.shape[1]))
+        _, first, rows = np.unique(X[:, dims], axis=0, return_index=True, return_counts=True)
+        Z = np.repeat(X[:1], len(first), axis=0)
+        order = first[np.argsort(-rows, kind="stable")]
+        Z[:, dims] = X[order][:, dims]
+        return Z
+
     def _number_in_words(self, unit: str, *values: float) -> str:
+        if self.is_unrelated:
+            return "an intercept for each"
         return f"correlation {np.exp(-1.0 / values[0]):.2f}"
 
     def basis(self, domain: Domain) -> Any:
@@ -96,7 +123,12 @@ class _OneOfEach(eqx.Module):
         return result
 
 
-def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int]) -> Kernel:
+def suited(
+    kernel: Kernel | None,
+    columns: Sequence[str],
+    labels: Sequence[int],
+    hidden: Sequence[int] = (),
+) -> Kernel:
     """A kernel for inputs some of which are labels.
 
     Leaves that name no inputs see those they are made for, a `Category` the labels and any other
@@ -107,16 +139,19 @@ def suited(kernel: Kernel | None, columns: Sequence[str], labels: Sequence[int])
         kernel: as the user wrote it.
         columns: the names of the inputs.
         labels: the positions of those that are labels.
+        hidden: the positions of those that are seen only by leaves that name them.
     """
-    others = tuple(j for j in range(len(columns)) if j not in labels)
-    if not labels:
+    others = tuple(j for j in range(len(columns)) if j not in labels and j not in hidden)
+    shown = tuple(j for j in labels if j not in hidden)
+    if not labels and not hidden:
         return RBF() if kernel is None else _placed(kernel, columns, (), others)
     if kernel is None:
         kernel = RBF() if others else Category()
-    placed = _placed(kernel, columns, tuple(labels), others)
-    if _sees_labels(placed, columns, labels):
+    _refuse_labels(kernel, columns, labels)
+    placed = _placed(kernel, columns, shown, others)
+    if not shown or _sees_labels(placed, columns, shown):
         return placed
-    return Product((placed, Category(active_dims=labels)))
+    return Product((placed, Category(active_dims=shown)))
 
 
 def _placed(
@@ -132,13 +167,23 @@ def _placed(
         if not mine:
             what = "labels" if isinstance(kernel, Category) else "numbers"
             raise ValueError(f"{kind} is for inputs that are {what}, and there are none")
-        return dataclasses.replace(kernel, active_dims=mine) if labels else kernel
-    for at in (position(dim, columns) for dim in kernel.active_dims):
-        if at in labels and not isinstance(kernel, Category):
+        plain = not labels and len(others) == len(columns)
+        return kernel if plain else dataclasses.replace(kernel, active_dims=mine)
+    return kernel
+
+
+def _refuse_labels(kernel: Kernel, columns: Sequence[str], labels: Sequence[int]) -> None:
+    """Complain of a kernel for numbers that is set on labels."""
+    for part in kernel.parts:
+        _refuse_labels(part, columns, labels)
+    if isinstance(kernel, Category) or not isinstance(kernel, Leaf):
+        return
+    for at in (position(dim, columns) for dim in kernel.active_dims or ()):
+        if at in labels:
+            kind = type(kernel).__name__
             raise ValueError(
                 f"{kind} is set on input {columns[at]!r}, which holds labels: use Category"
             )
-    return kernel
 
 
 def _sees_labels(kernel: Kernel, columns: Sequence[str], labels: Sequence[int]) -> bool:

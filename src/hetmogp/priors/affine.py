@@ -47,7 +47,7 @@ class Affine(Prior):
     def start(cls, centre: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> dict:
         """See `Prior.start`: each function begins with a latent of its own, and a little more."""
         J, R = noise.shape
-        own = np.arange(R) == np.arange(J)[:, None] % R
+        own = np.arange(R) == np.arange(J)[:, None] % max(R, 1)
         numbers = {"constants": np.zeros(J), "centre": centre, "spread": spread}
         return {"weights": own + 0.3 * noise, **numbers}
 

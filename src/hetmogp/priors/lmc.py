@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from scipy.linalg import block_diag
 
 from ..kernels import Kernel
@@ -34,7 +34,15 @@ class LMC(Affine):
     @property
     def W(self) -> Float[Array, "J R"]:  # noqa: N802
         """See `Affine.W`."""
-        return self.spread[:, None] * self.mask * self.weights
+        weights = self.weights
+        if self.held.any():
+            weights = jnp.where(self.held, 1.0, weights)
+        return self.spread[:, None] * self.mask * weights
+
+    @property
+    def held(self) -> Bool[np.ndarray, " R"]:
+        """Which latents have weights that are not learned, their kernels having a scale."""
+        return np.repeat([kernel.own_scale for kernel in self.kernels], self.ranks)
 
     @classmethod
     def together(cls, parts: Sequence["LMC"]) -> "LMC":

@@ -1,0 +1,145 @@
+"""Effects that a user asks for by name: straight lines of inputs, and intercepts of groups.
+
+f_j(x) = b_j + Σ_l β_jl (x_l − c_l) + Σ_g γ_{j, g(x)} + Σ_q a_jq u_q(the other inputs)
+
+Each effect is a latent with its own kernel, so no other module needs to know about effects. The
+inputs named here act in no other way: a smooth function of the same input could also be the line,
+and the slope would mean nothing. A kernel that names such an input still uses it.
+
+Slopes β have normal priors of a fixed width (`Slopes`): as an input moves by its standard
+deviation, a function is expected to move by about its typical spread. Intercepts γ of a group are
+independent between its levels (`Category.unrelated`), and their size is learned, which shrinks
+them.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..columns import Column
+from ..data import Scaling
+from ..kernels import Category, Kernel, Slopes
+from ..tables import Dataset
+from .inducing import LEVELS
+from .options import Options
+
+__all__ = ["Effects", "grouped"]
+
+
+class Effects(NamedTuple):
+    """The inputs that act by effects.
+
+    Attributes:
+        linear: the positions of those that act by straight lines.
+        groups: the positions of those whose values each have an intercept.
+    """
+
+    linear: tuple[int, ...]
+    groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, options: Options, columns: Sequence[Column]) -> "Effects":
+        """What the options ask for, checked against the inputs.
+
+        Raises:
+            ValueError: in words, where an input cannot act so.
+        """
+        linear = tuple(_positions("linear", options.linear, columns))
+        groups = tuple(_positions("groups", options.groups, columns))
+        for at in linear:
+            if columns[at].kind == "category":
+                raise ValueError(
+                    f"linear names {columns[at].name!r}, which holds labels, and labels have no "
+                    "slope: give numbers, such as 0 and 1, or name it in groups"
+                )
+            if at in groups:
+                raise ValueError(f"{columns[at].name!r} is named in linear and in groups")
+        return cls(linear, groups)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The positions of all of them."""
+        return (*self.linear, *self.groups)
+
+    def slopes(self, scaling: Scaling) -> list[Kernel]:
+        """The kernel of straight lines, if there are any."""
+        if not self.linear:
+            return []
+        lengthscale = scaling.scale[list(self.linear)]
+        return [Slopes(lengthscale, self.linear, fixed=("lengthscale",))]
+
+    def intercepts(self) -> list[Kernel]:
+        """The kernel of each group."""
+        return [Category.unrelated(group) for group in self.groups]
+
+    def latents(
+        self, scaling: Scaling, J: int, shared: int | None
+    ) -> list[tuple[Kernel, int | None]]:
+        """The kernel of each latent, and the parameter function that it belongs to.
+
+        Args:
+            scaling: of the inputs.
+            J: the number of parameter functions.
+            shared: how many latents of a group all functions mix, and None if each function has one
+                of its own.
+        """
+        result: list[tuple[Kernel, int | None]] = [
+            (kernel, j) for kernel in self.slopes(scaling) for j in range(J)
+        ]
+        owners: Sequence[int | None] = range(J) if shared is None else [None] * min(shared, J)
+        return [*result, *((kernel, j) for kernel in self.intercepts() for j in owners)]
+
+
+def grouped(data: Dataset, options: Options) -> Dataset:
+    """The data, with columns of groups that accept new labels later.
+
+    Raises:
+        ValueError: if the numbers of a group are not whole, or the options do not suit the inputs.
+    """
+    columns = list(data.columns)
+    for at in Effects.of(options, columns).groups:
+        column = columns[at]
+        values = np.unique(np.concatenate([X[:, at] for X in data.inputs]))
+        fractions = values[values != np.round(values)]
+        if column.kind in ("time", "duration") or fractions.size:
+            some = "dates" if column.kind != "number" else f"numbers such as {fractions[0]:g}"
+            raise ValueError(
+                f"groups names {column.name!r}, which holds {some}; a group needs labels or whole "
+                "numbers. Convert them to text if each different value is a group"
+            )
+        if len(values) > LEVELS:
+            warnings.warn(
+                f"groups names {column.name!r}, which has {len(values):,} levels; only {LEVELS} of "
+                "them get an intercept, and the others are predicted as new ones",
+                UserWarning,
+                stacklevel=4,
+            )
+        if column.kind == "category":
+            columns[at] = replace(column, open=True)
+    return replace(data, columns=columns)
+
+
+def _positions(option: str, named: Any, columns: Sequence[Column]) -> list[int]:
+    """Where the inputs stand that an option names."""
+    names = [column.name for column in columns]
+    result: list[int] = []
+    for one in named_inputs(named):
+        if isinstance(one, str) and one not in names:
+            raise ValueError(f"{option} names {one!r}; the inputs are {names}")
+        at = names.index(one) if isinstance(one, str) else int(one)
+        if not -len(names) <= at < len(names):
+            raise ValueError(f"{option} names input {at}, but there are {len(names)} inputs")
+        if at % len(names) in result:
+            raise ValueError(f"{option} names {names[at]!r} twice")
+        result.append(at % len(names))
+    return result
+
+
+def named_inputs(named: Any) -> list[str | int]:
+    """The names or numbers that an option lists; one alone may stand without a list."""
+    if named is None:
+        return []
+    return [named] if isinstance(named, str | int) else list(named)

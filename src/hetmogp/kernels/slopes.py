@@ -1,0 +1,75 @@
+"""Straight lines whose slopes have a prior of a given width, for effects that are reported."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .base import Domain
+from .leaf import Leaf
+
+__all__ = ["Slopes"]
+
+
+class Slopes(Leaf):
+    """Σ (x − c)(z − c)/ℓ²: one line per input, with slopes β ~ N(0, 1/ℓ²) and c the data's centre.
+
+    It is `Linear` with nothing to learn. A learned scale would shrink to nothing wherever a slope
+    is smaller than its error, and the slope would be reported as zero for certain. So the width of
+    the prior is held, and so is the weight of the latent. `HetMOGP(linear=...)` makes these.
+
+    Args:
+        lengthscale: over which distance a line rises by one prior standard deviation, per input.
+        active_dims: the inputs that it sees.
+    """
+
+    per_input = ("lengthscale", "centre")
+    own_scale: ClassVar[bool] = True
+
+    centre: Any = eqx.field(default=0.0, static=True)
+
+    def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
+        """See `Kernel.matrix`."""
+        return self._scaled(X) @ self._scaled(Z).T
+
+    def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
+        """See `Kernel.diag`."""
+        return jnp.sum(self._scaled(X) ** 2, axis=1)
+
+    def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"]:
+        """See `Kernel.spanning`: a step from the centre along each input."""
+        dims = self.active_dims or tuple(range(X.shape[1]))
+        Z = np.repeat(X[:1], len(dims), axis=0)
+        Z[:, list(dims)] = np.asarray(self.centre) + np.eye(len(dims))
+        return Z
+
+    def basis(self, domain: Domain) -> Any:
+        """See `Kernel.basis`: (x − c)/ℓ."""
+        return _Lines(self)
+
+    def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
+        """See `Kernel.rescaled`."""
+        moved = np.asarray(self.centre) * self._active(scale) + self._active(centre)
+        return dataclasses.replace(super().rescaled(scale, centre), centre=tuple(moved.tolist()))
+
+    def in_words(self, units: Mapping[str, str]) -> str:
+        """See `Kernel.in_words`."""
+        return f"Slopes({', '.join(self._active(np.array(list(units), dtype=object)))})"
+
+    def _scaled(self, X: Array) -> Array:
+        # Inducing inputs that span all lines gain nothing by moving.
+        return jax.lax.stop_gradient(self._select(X) - np.asarray(self.centre)) / self.lengthscale
+
+
+class _Lines(eqx.Module):
+    """One straight line per input."""
+
+    kernel: Slopes
+
+    def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N G"]:
+        return self.kernel._scaled(X)

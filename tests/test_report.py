@@ -450,3 +450,27 @@ def test_a_browser_shows_it_without_a_network(page, browser):
         tab.mouse.up()
         tab.wait_for_function(f"{ends}.join() !== {before!r}.join()")  # zoomed
         tab.close()
+
+
+def test_rows_held_out_are_scored_apart_from_those_fitted(tmp_path):
+    """Narrow intervals of held-out rows must not hide among many that were fitted."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame({"t": np.arange(100.0)})
+    Y = pd.DataFrame({"y": np.sin(X["t"] / 9.0) + 0.1 * rng.standard_normal(100)})
+    held = X["t"].to_numpy() >= 60
+    Y.loc[held, "y"] += 5.0  # nothing like what was fitted
+    model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, progress=False)
+    model.fit(X, Y.where(~held[:, None])).mark_held_out(X, held, "t after 59")
+    warnings = report.write(model, tmp_path / "r.html", X, Y)
+    text = (tmp_path / "r.html").read_text()
+    assert any("Intervals of y are too narrow" in words for words in warnings)
+    assert any("Output y is predicted worse than by a constant" in words for words in warnings)
+    assert "The model has not seen these 40 of 100 rows: t after 59." in text
+    assert text.index("<h3>Held-out rows</h3>") < text.index("<h3>Fitted rows</h3>")
+    nlpd = [model.nlpd(X[rows], Y[rows])["y"] for rows in (held, ~held)]
+    assert all(f"<td>{value:.3f}</td>" in text for value in nlpd)
+    other = report.write(model, tmp_path / "r.html", X[::-1], Y[::-1])
+    assert (
+        "This is not the table that the model was fitted to." in (tmp_path / "r.html").read_text()
+    )
+    assert other

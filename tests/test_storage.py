@@ -821,6 +821,7 @@ def test_the_cost_of_loading_grows_with_the_size_of_the_file_and_no_faster(tmp_p
     model.set_params(progress=False).fit(x, {"y": ["a", "b"] * (N // 2)}).save(tmp_path / "m")
     facts, tensors = files.read_numbers(tmp_path / "m", "model", VERSION)
     facts["outputs"][0]["likelihood"]["options"]["classes"] = list(range(20_000))
+    facts["fit"]["marginal"]["y"] *= 19_999
     for name in ("weights", "mask", "constants", "centre", "spread"):
         key = f"parameters.prior.{name}"
         tensors[key] = np.repeat(tensors[key], 19_999, axis=0)

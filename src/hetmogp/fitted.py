@@ -14,10 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .columns import Column
 from .data import Scaling
-from .fitting import Checkpoints, Learned, Options, Progress, Source, learn
+from .fitting import Checkpoints, Learned, Options, Progress, Source, grouped, learn
 from .inputs import read_inputs
 from .kernels import Kernel
 from .likelihoods import Likelihood
+from .marginal import most_likely
 from .posterior import Posterior
 from .prediction import Observed, Output, Prediction
 from .priors import Functions, Latents
@@ -49,13 +50,13 @@ def fit(
         checkpoints: where to keep the fit on its way.
         source: where all rows are, should X and Y be a sample of them.
     """
-    data = read(likelihoods, X, Y)
+    data = grouped(read(likelihoods, X, Y), options)
     for likelihood in data.likelihoods:
         standard_nodes(len(likelihood.latent), options.expectation)  # refuses what cannot be done
     for name, doubt in data.doubts():
         warnings.warn(f"output {name!r}: {doubt}", UserWarning, stacklevel=3)
     learned = learn(data, options, progress or Progress(False), checkpoints, source)
-    record = Record.of(learned, data)
+    record = replace(Record.of(learned, data), marginal=_marginal(data))
     if source is not None:
         observed = {name: source.observed[name] for name in data.names}
         record = replace(record, observed=observed, sampled=len(X))
@@ -79,6 +80,18 @@ def fit(
         options.dtype,
     )
     return replace(result, alone=_alone(result, learned))
+
+
+def _marginal(data: Dataset) -> dict[str, list[float]]:
+    """The best constants of each output."""
+    result = {}
+    for name, likelihood, y, weight, given, seen in zip(
+        *(data.names, data.likelihoods, data.values, data.weights, data.given, data.observed()),
+        strict=True,
+    ):
+        own = {argument: column[seen] for argument, column in given.items()}
+        result[name] = most_likely(likelihood, y[seen], weight[seen], own).tolist()
+    return result
 
 
 def _alone(fitted: "Fitted", learned: Learned) -> "Fitted | None":

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from .fitting import Learned
+from .holdout import HeldOut
 from .tables import Dataset
 
 __all__ = ["Record"]
 
 ARRAYS = ("history", "input_range")
 ATTRIBUTES = {"seconds": "fit_seconds_", "observed": "n_observed_", "sampled": "n_sampled_"}
-INTERNAL = ("jitter", "shared", "sharing")
+INTERNAL = ("jitter", "shared", "sharing", "marginal", "held_out")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Record:
         sharing: likewise, the bound of each output's own model, and what it adds to the bound of
             the joint model; the sums, and the bound of that, by the name "".
         seconds: how long it took.
+        marginal: of each output the constants that suit it best if nothing depends on the inputs,
+            see `marginal`; unknown in files of earlier versions.
+        held_out: which rows of the table were kept from the fit, where that was said.
     """
 
     elbo: float
@@ -49,6 +53,8 @@ class Record:
     shared: bool | None = None
     sharing: dict[str, list[float]] | None = None
     seconds: float = 0.0
+    marginal: dict[str, list[float]] | None = None
+    held_out: HeldOut | None = None
 
     @classmethod
     def of(cls, learned: Learned, data: Dataset) -> "Record":

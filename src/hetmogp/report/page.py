@@ -1,7 +1,6 @@
 """The page itself: a template, tables, and plotly's code inside it, so that nothing is fetched."""
 
 import os
-from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -11,17 +10,17 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
-from .. import __version__
+from .. import __version__, baselines
 from ..curves import read_data
 from ..files import temporary_file
 from ..model import HetMOGP
-from ..prediction import Observed
-from ..scoring import pit, scores
+from ..scoring import pit
 from ..summary import shown
 from . import learned
 from .canvas import embedded, safe
 from .notes import notes
 from .outputs import LEVEL, Pictures
+from .quality import Part, parts
 
 __all__ = ["write"]
 
@@ -48,9 +47,9 @@ def write(
     """
     check_is_fitted(model, "elbo_")
     data = read_data(model, X, Y)
-    observed = None if data is None else model.fitted.observe(data)
-    table = None if observed is None else scores(model.output_names_, observed, LEVEL)
-    warnings = notes(model, table, LEVEL)
+    scored = [] if data is None else parts(model, data, (X, Y), LEVEL)
+    warnings = notes(model, scored[0].scores if scored else None, LEVEL)
+    warnings += baselines.doubts(scored[0].baselines) if scored else ()
     pictures = Pictures(model, data)
     content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     page = content.substitute(
@@ -59,7 +58,7 @@ def write(
         lead=_lead(model),
         facts=_facts(model),
         warnings=_warnings(warnings),
-        fit=_quality(observed, table),
+        fit=_quality(model, scored),
         sharing=_sharing(model),
         outputs="".join(_output(model, name, pictures) for name in model.output_names_),
         learning=_learning(model),
@@ -115,31 +114,50 @@ def _warnings(warnings: list[str]) -> str:
     return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
-def _quality(observed: Mapping[str, Observed] | None, scores: pd.DataFrame | None) -> str:
-    if observed is None or scores is None:
+def _quality(model: HetMOGP, scored: list[Part]) -> str:
+    if not scored:
         return (
             "<p>No data was given with the model, so it was not scored. "
             "Write the report with <code>--data</code> to see how well it predicts.</p>"
         )
-    table = scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
-    for column in table.columns:
-        if column != "values":
-            form = "{:.0%}" if "interval" in column or column == "accuracy" else "{:.3f}"
-            table[column] = [("" if v != v else form.format(v)) for v in table[column]]
     text = (
-        "<p>Over the data given with this report. NLPD is the mean negative log predictive density "
-        "of a value, lower being better; the last row is their sum. If the model was fitted to "
-        "these very data, new data will be predicted less well.</p>"
+        "<p>NLPD is the mean negative log predictive density of a value, lower being better; the "
+        "last row is the sum. Gains are in nats a value, with their standard errors: over the same "
+        "outputs modelled alone, and over the best constant of each.</p>"
     )
-    transforms = pit(observed)
-    picture = ""
+    first, *others = scored
+    rest = (f"<h3>{safe(part.title)}</h3>{_scored(part)}" for part in others)
+    title = f"<h3>{safe(first.title)}</h3>" if others else ""
+    return text + title + _scored(first) + _beside(model, first) + "".join(rest)
+
+
+def _scored(part: Part) -> str:
+    """The scores of some rows."""
+    return f"<p>{safe(part.words)}</p>{_table(_scores(part))}"
+
+
+def _beside(model: HetMOGP, part: Part) -> str:
+    """What is said of the rows that tell most: baselines and calibration."""
+    text = _table(baselines.shown(part.baselines).drop(columns="values"))
+    text += "".join(f"<p>{safe(words)}.</p>" for words in baselines.missing(model.fitted))
+    transforms = pit(part.observed)
     if transforms:
         caption = (
             "Calibration: how many values lie in intervals of each size. Below the dotted line "
             "intervals are too narrow, above it too wide."
         )
-        picture = _figure("calibration", caption, learned.calibration(transforms))
-    return text + _table(table) + picture
+        text += _figure("calibration", caption, learned.calibration(transforms))
+    return text
+
+
+def _scores(part: Part) -> pd.DataFrame:
+    """The scores as text."""
+    table = part.scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
+    for column in table.columns:
+        if column != "values":
+            form = "{:.0%}" if "interval" in column or column == "accuracy" else "{:.3f}"
+            table[column] = [("" if v != v else form.format(v)) for v in table[column]]
+    return table
 
 
 def _sharing(model: HetMOGP) -> str:

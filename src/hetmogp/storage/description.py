@@ -152,11 +152,13 @@ def _options(value: Any) -> dict[str, Any]:
     return {name: OPTIONS.get(name, PLAIN) for name in (value if isinstance(value, dict) else {})}
 
 
+NAMES = either(TEXT, WHOLE)  # of inputs, or their numbers
 OPTIONS: dict[str, Any] = {
     "kernel": _kernels,
     "rank": either(whole(1), listed(whole(1))),
     "latents": either(whole(1), one_of("auto")),
     "inducing": either(NOTHING, whole(1), one_of("tables", "auto")),
+    **dict.fromkeys(("linear", "groups"), either(NOTHING, NAMES, listed(NAMES))),
     **dict.fromkeys(("natural_gradients", "learn_inducing", "prune", "progress"), SWITCH),
 }
 
@@ -170,6 +172,25 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
 
 
+MARGINAL = Rule(
+    "finite numbers for each output",
+    lambda v: (
+        isinstance(v, dict)
+        and all(map(TEXT.holds, v))
+        and all(_is_filled(one) and all(map(_is_number, one)) for one in v.values())
+    ),
+)
+HELD_OUT = Rule(
+    "what tells which rows were held out",
+    lambda v: (
+        isinstance(v, dict)
+        and set(v) == {"how", "digest", "rows", "mask", "by"}
+        and all(TEXT.holds(v[name]) for name in ("how", "digest", "mask"))
+        and either(NOTHING, TEXT).holds(v["by"])
+        and WHOLE.holds(v["rows"])
+        and v["rows"] >= 0
+    ),
+)
 LOCAL = Rule(
     "how many local latents and neighbours there are",
     lambda v: (
@@ -204,6 +225,7 @@ DESCRIPTION: dict[str, Any] = {
             "kind": one_of("number", "time", "duration", "category"),
             "levels": listed(PLAIN),
             "aware": FLAG,
+            "open": either(NOTHING, FLAG),
         }
     ],
     "named_inputs": FLAG,
@@ -225,6 +247,8 @@ DESCRIPTION: dict[str, Any] = {
         "jitter": number(1e-8, 1),
         "shared": either(NOTHING, FLAG),
         "sharing": either(NOTHING, SHARING),
+        "marginal": either(NOTHING, MARGINAL),
+        "held_out": either(NOTHING, HELD_OUT),
     },
 }
 
@@ -262,6 +286,9 @@ def check_description(facts: Any) -> None:
     sharing = facts["fit"].get("sharing")
     if sharing is not None and set(sharing) != {*outputs, ""}:
         raise ValueError("fit.sharing is not about the outputs of the model")
+    marginal = facts["fit"].get("marginal")
+    if marginal is not None and set(marginal) != set(outputs):
+        raise ValueError("fit.marginal is not about the outputs of the model")
 
 
 def _check(value: Any, rule: Any, where: str) -> None:

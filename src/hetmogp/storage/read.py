@@ -17,6 +17,7 @@ from ..data import Scaling
 from ..files import UnreadableFileError, read_numbers
 from ..fitted import Fitted
 from ..fitting import Options
+from ..holdout import HeldOut
 from ..inputs import restored
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
@@ -100,7 +101,8 @@ def _built(
     apart = {name: tensors[name] for name in tensors if name.startswith(ALONE)}
     tensors = {name: values for name, values in tensors.items() if name not in apart}
     columns = [
-        Column(c["name"], c["kind"], tuple(c["levels"]), c["aware"]) for c in facts["inputs"]
+        Column(c["name"], c["kind"], tuple(c["levels"]), c["aware"], bool(c.get("open")))
+        for c in facts["inputs"]
     ]
     unfitted = {
         output["name"]: _likelihood(output["name"], output["likelihood"], custom)
@@ -109,6 +111,7 @@ def _built(
     skeleton = _skeleton(facts, unfitted, custom)
     places = numbers_of(skeleton)
     functions = sum(len(likelihood.latent) for likelihood in unfitted.values())
+    _check_marginal(facts["fit"].get("marginal"), unfitted)
     check_arrays(tensors, places, columns, facts, functions)
     filled = jax.tree.unflatten(jax.tree.structure(skeleton), [tensors[name] for name in places])
     prior, fitted = filled["parameters"]["prior"], filled["parameters"]["likelihoods"]
@@ -138,6 +141,16 @@ def _built(
     )
 
 
+def _check_marginal(
+    marginal: Mapping[str, Sequence[float]] | None, unfitted: Mapping[str, Likelihood]
+) -> None:
+    """Compare the numbers of constants with those that each likelihood has."""
+    for name, constants in (marginal or {}).items():
+        wanted = len(unfitted[name].latent) + len(unfitted[name].free)
+        if len(constants) != wanted:
+            raise ValueError(f"fit.marginal has {len(constants)} constants of {name}, not {wanted}")
+
+
 def _alone(
     facts: dict[str, Any],
     tensors: dict[str, np.ndarray],
@@ -160,6 +173,9 @@ def _record(facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Reco
     fit = dict(facts["fit"])
     fit |= {name: float(fit[name]) for name in ("elbo", "jitter", "seconds")}
     fit |= {name: tensors[name] for name in ("history", "input_range")}
+    if fit.get("held_out") is not None:
+        fit["held_out"] = HeldOut(**fit["held_out"])
+        _ = fit["held_out"].held  # refuses what marks no rows
     observed = {output["name"]: output["observed"] for output in facts["outputs"]}
     known = {field.name for field in dataclasses.fields(Record)}
     return Record(observed=observed, **{k: v for k, v in fit.items() if k in known})

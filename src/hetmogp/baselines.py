@@ -1,0 +1,205 @@
+"""A model beside two baselines: the same outputs alone, and the best constant of each.
+
+All scores are mean negative log predictive densities of a value (NLPD), as `HetMOGP.nlpd` has
+them. A difference is the mean, over the same values, of how many nats the joint model is better. It
+has a standard error, in which values of one row (or of one group of rows) count as one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .fitted import Fitted
+from .marginal import log_densities
+from .prediction import Observed
+from .session import session
+from .tables import Dataset
+
+__all__ = [
+    "COLUMNS",
+    "clusters",
+    "compare",
+    "compare_on",
+    "constant_densities",
+    "doubts",
+    "missing",
+    "shown",
+    "tabulate",
+]
+
+BASELINES = ("alone", "constant")
+COLUMNS = (
+    *("values", "joint", "alone", "constant"),
+    *("over_alone", "over_alone_se", "over_constant", "over_constant_se"),
+)
+SURE = 2.0  # standard errors by which an output has to beat its constant
+WORTH = 0.005  # nats a value, at least: less is of no use to anybody
+
+Densities = Mapping[str, np.ndarray]
+
+
+def compare(fitted: Fitted, X: Any, Y: Any, by: Any = None) -> pd.DataFrame:
+    """The joint model beside its baselines on some data; see `HetMOGP.compare_baselines`."""
+    data = fitted.read(X, Y)
+    return compare_on(fitted, data, fitted.observe(data), by)
+
+
+def compare_on(
+    fitted: Fitted, data: Dataset, observed: Mapping[str, Observed], by: Any = None
+) -> pd.DataFrame:
+    """The same on data that were read, where the joint model has predicted already."""
+    densities = {"joint": {name: one.log_prob for name, one in observed.items()}}
+    alone = alone_of(fitted)
+    if alone is not None:
+        apart = observed if alone is fitted else alone.observe(data)
+        densities["alone"] = {name: one.log_prob for name, one in apart.items()}
+    if fitted.record.marginal is not None:
+        densities["constant"] = constant_densities(fitted, observed)
+    rows = {name: one.rows for name, one in observed.items()}
+    shared = {name: id(X) for name, X in zip(data.names, data.inputs, strict=True)}
+    return tabulate(list(fitted.likelihoods), densities, clusters(rows, shared, by))
+
+
+def alone_of(fitted: Fitted) -> Fitted | None:
+    """The model in which outputs share nothing, if it is known; a single output shares nothing."""
+    by_itself = len(fitted.likelihoods) == 1 and fitted.alone is None
+    if by_itself or type(fitted.posterior.prior).one_each:
+        return fitted
+    return fitted.alone
+
+
+def constant_densities(fitted: Fitted, observed: Mapping[str, Observed]) -> dict[str, np.ndarray]:
+    """The log density of each value by the best constants of its output."""
+    marginal = fitted.record.marginal
+    assert marginal is not None
+    with session(fitted.dtype):
+        return {
+            name: log_densities(
+                *(fitted.likelihoods[name], np.asarray(marginal[name])),
+                *(one.numbers, one.prediction.given),
+            )
+            for name, one in observed.items()
+        }
+
+
+def clusters(
+    rows: Mapping[str, np.ndarray], tables: Mapping[str, int], by: Any = None
+) -> dict[str, np.ndarray]:
+    """What counts as one in standard errors: a number for each value of each output.
+
+    Args:
+        rows: of each output, where its values stand in their table.
+        tables: of each output, which table that is.
+        by: a label for each row, where groups of rows belong together.
+    """
+    if by is not None:
+        codes = pd.factorize(np.asarray(by, dtype=object), use_na_sentinel=False)[0]
+        for name, at in rows.items():
+            if at.size and at.max() >= len(codes):
+                raise ValueError(
+                    f"by has {len(codes)} labels, but output {name!r} has a row {at.max()}"
+                )
+        return {name: codes[at] for name, at in rows.items()}
+    first: dict[int, int] = {}
+    total = 0
+    for name, at in rows.items():
+        if tables[name] not in first:
+            first[tables[name]] = total
+            total += int(at.max(initial=-1)) + 1
+        else:
+            total = max(total, first[tables[name]] + int(at.max(initial=-1)) + 1)
+    return {name: first[tables[name]] + at for name, at in rows.items()}
+
+
+def tabulate(
+    names: list[str], densities: Mapping[str, Densities], groups: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
+    """The table of `compare` from the log densities of the values.
+
+    Args:
+        names: the outputs.
+        densities: "joint", "alone" and "constant", as far as they are known, by output.
+        groups: of each output what counts as one, a number for each value.
+    """
+    frame = pd.DataFrame(np.nan, index=pd.Index([*names, "global"], name="output"), columns=COLUMNS)
+    joint = densities["joint"]
+    for name in names:
+        frame.loc[name, "values"] = len(joint.get(name, ()))
+        for kind, values in densities.items():
+            if len(values.get(name, ())):
+                frame.loc[name, kind] = -np.mean(values[name])
+    seen = [name for name in names if len(joint.get(name, ()))]
+    for kind in (kind for kind in BASELINES if kind in densities):
+        gains = {name: joint[name] - densities[kind][name] for name in seen}
+        for name in seen:
+            frame.loc[name, f"over_{kind}"] = np.mean(gains[name])
+            frame.loc[name, f"over_{kind}_se"] = _error([gains[name]], [groups[name]])
+        if len(seen) == len(names):
+            every = [gains[name] for name in names], [groups[name] for name in names]
+            frame.loc["global", f"over_{kind}_se"] = _error(*every)
+    sums = [column for column in COLUMNS if not column.endswith("_se")]
+    frame.loc["global", sums] = frame.loc[names, sums].sum(skipna=False)
+    return frame.astype({"values": int})
+
+
+def _error(gains: list[np.ndarray], groups: list[np.ndarray]) -> float:
+    """The standard error of a sum of means, values of one group being one draw.
+
+    With z_g = Σ_d Σ_{n in g} (gain_dn − mean_d) / N_d and G groups, its square is G/(G−1) Σ_g z_g²;
+    for one output and a group a value this is the sample variance over N.
+    """
+    parts = [(gain - gain.mean()) / len(gain) for gain in gains]
+    _, group = np.unique(np.concatenate(groups), return_inverse=True)
+    z = np.bincount(group, np.concatenate(parts))
+    G = len(z)
+    return float(np.sqrt(G / (G - 1) * np.sum(z * z))) if G > 1 else float("nan")
+
+
+def missing(fitted: Fitted) -> list[str]:
+    """Which baselines are not known, and why, in words."""
+    words = []
+    if alone_of(fitted) is None:
+        words.append(
+            "the outputs alone are not known: they are fitted where latents='auto' chooses what is "
+            "shared; otherwise hetmogp.independent fits them"
+        )
+    if fitted.record.marginal is None:
+        words.append("the constants are not known: the model was saved by an earlier version")
+    return words
+
+
+def doubts(frame: pd.DataFrame) -> Iterator[str]:
+    """Which outputs do not beat their constants, a sentence each."""
+    for name, row in frame.drop(index="global").iterrows():
+        gain, error = row["over_constant"], row["over_constant_se"]
+        if gain < -SURE * error:
+            yield (
+                f"Output {name} is predicted worse than by a constant: {gain:+.3f} ± {error:.3f} "
+                "nats a value. The inputs may say nothing about it."
+            )
+        elif gain < max(WORTH, SURE * error):
+            yield (
+                f"Output {name} does not clearly beat a constant: {gain:+.3f} ± {error:.3f} nats a "
+                "value. The inputs may say little about it, or the rows are too few to tell."
+            )
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table as text, with baselines that are known."""
+    known = [kind for kind in BASELINES if frame[kind].notna().any()]
+    table = frame[["values", "joint", *known]].copy()
+    for column in ("joint", *known):
+        table[column] = [_number(value, "{:.3f}") for value in frame[column]]
+    for kind in known:
+        gains = zip(frame[f"over_{kind}"], frame[f"over_{kind}_se"], strict=True)
+        table[f"gain over {kind}"] = [
+            f"{_number(gain, '{:+.3f}')} ± {_number(error, '{:.3f}')}" if gain == gain else ""
+            for gain, error in gains
+        ]
+    return table
+
+
+def _number(value: float, form: str) -> str:
+    return "" if value != value else form.format(value)

@@ -12,6 +12,7 @@ _HOMES = {
     "hetmogp.model": ("HetMOGP", "independent", "load"),
     "hetmogp.discovery": ("discover",),
     "hetmogp.storage": ("ModelFileError",),
+    "hetmogp.scikit": ("scorer",),
     "hetmogp.fitting": ("CheckpointError",),
     "hetmogp.disk": ("Table",),
     "hetmogp.likelihoods": (

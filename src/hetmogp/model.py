@@ -12,15 +12,17 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils import estimator_html_repr
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from . import bulk, distributed, forks, storage
+from . import baselines, bulk, distributed, effects, forks, left_out, storage
+from .bound import Rules
 from .discovery import choose, no_better_than_constants
 from .disk import Table
 from .fitted import Fitted, fit
 from .fitting import Checkpoints, Options, Progress, Source
-from .inputs import grid, restored
+from .holdout import HeldOut
+from .inputs import grid, read_inputs, restored
 from .kernels import Kernel
 from .likelihoods import Likelihood
 from .prediction import Prediction
@@ -51,6 +53,11 @@ class HetMOGP(Questions, BaseEstimator):
             four inputs that are numbers, and keeps them if they pay; 0 has none.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
+        linear: inputs, by name or position, that act on every parameter function as a straight line
+            and in no other way. `effects_` has the slopes.
+        groups: inputs, by name or position, whose values each have a random intercept, such as
+            patients, sites or years. They act in no other way. `intercepts_` has the intercepts; a
+            value that was not in the fit is predicted from the prior.
         inducing: how many inducing inputs; or where they are, as an array shared by the latents or
             a list of one per latent. "auto" takes all distinct rows where they are few; else, on
             full batches, those that the latents need most, and on mini-batches as many for each
@@ -136,6 +143,8 @@ class HetMOGP(Questions, BaseEstimator):
         latents: int | Literal["auto"] = "auto",
         local: int | Literal["auto"] = "auto",
         rank: int | Sequence[int] = 1,
+        linear: str | int | Sequence[str | int] | None = None,
+        groups: str | int | Sequence[str | int] | None = None,
         inducing: Any = "auto",
         prior: Literal["lmc", "independent"] = "lmc",
         method: Literal["auto", "vem", "svi"] = "auto",
@@ -161,6 +170,8 @@ class HetMOGP(Questions, BaseEstimator):
         self.latents = latents
         self.local = local
         self.rank = rank
+        self.linear = linear
+        self.groups = groups
         self.inducing = inducing
         self.prior = prior
         self.method = method
@@ -313,6 +324,24 @@ class HetMOGP(Questions, BaseEstimator):
         """The matrices B_q, (Q, J, J), made when first asked for: J may be large."""
         return self.fitted.coregionalisation
 
+    @property
+    def effects_(self) -> pd.DataFrame:
+        """The slopes of the inputs named in `linear`, before the link, with their uncertainty.
+
+        A row per parameter function and input: output, parameter, input, the posterior mean and
+        standard deviation (sd) of the slope, and an interval of probability 0.9 (lower, upper).
+        Slopes are per unit of the input, or per day where it holds dates.
+        """
+        return effects.slopes(self.fitted)
+
+    @property
+    def intercepts_(self) -> pd.DataFrame:
+        """The intercepts of the inputs named in `groups`, before the link, with their uncertainty.
+
+        A row per parameter function, input and level, with the columns of `effects_`.
+        """
+        return effects.intercepts(self.fitted)
+
     # -- prediction --------------------------------------------------------------------------------
 
     @overload
@@ -362,6 +391,19 @@ class HetMOGP(Questions, BaseEstimator):
             return bulk.predict(fitted, X, outputs, out)
         return fitted.predict(X, outputs, given)
 
+    def predict_mean(
+        self,
+        X: Any,
+        outputs: str | Sequence[str] | None = None,
+        given: Mapping[str, Any] | pd.DataFrame | None = None,
+    ) -> pd.DataFrame:
+        """The mean of each output at new inputs, as a frame with a column for each.
+
+        Of yes and no it is the probability of yes; of an output with classes, the most probable
+        class. The arguments are those of `predict`.
+        """
+        return self.fitted.predict(X, outputs, given).means()
+
     def parameter_functions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (N, J) and covariance (N, J, J) of the parameter functions at each row.
 
@@ -396,10 +438,76 @@ class HetMOGP(Questions, BaseEstimator):
             raise ValueError("Y has no observed value to score")
         return float(np.mean(densities))
 
+    def compare_baselines(self, X: Any, Y: Any, by: Any = None) -> pd.DataFrame:
+        """The model beside the same outputs alone, and beside the best constant of each.
+
+        All are mean negative log predictive densities of a value, as those of `nlpd`: lower is
+        better, and the last row, "global", is the sum over the outputs. Data that were not fitted
+        give an honest answer; `leave_one_out` needs none.
+
+        Args:
+            X: the inputs, as for `fit`.
+            Y: the outputs, as for `fit`.
+            by: a label for each row of X, where rows of one label were held out together: in the
+                standard errors they count as one.
+
+        Returns:
+            values: how many were observed.
+            joint: NLPD of this model.
+            alone: NLPD of `alone_`; NaN where it is not known. Where the rows are many it was
+                fitted to a sample of them, as `sharing_`.
+            constant: NLPD of the best constants of each output in the data fitted.
+            over_alone, over_constant: how many nats a value the model is better than each.
+            over_alone_se, over_constant_se: the standard errors of these differences.
+        """
+        return baselines.compare(self.fitted, X, Y, by)
+
+    def leave_one_out(self, X: Any, Y: Any) -> pd.DataFrame:
+        """The table of `compare_baselines`, each value predicted from all others, without refits.
+
+        Each value's site is taken away from q(u) again; the other outputs at its row stay. The
+        hyperparameters are those of all values, so the scores flatter a little: on tables of a few
+        dozen rows, or with many outputs. A model fitted on mini-batches has none.
+
+        Args:
+            X: the inputs that were fitted.
+            Y: the outputs that were fitted.
+        """
+        rules = Rules(self.bound == "joint", self.expectation)
+        return left_out.leave_one_out(self.fitted, X, Y, rules)
+
+    def mark_held_out(self, X: Any, rows: Any, how: str = "", by: str | None = None) -> Self:
+        """Keep, with the model, which rows of a table were kept from the fit.
+
+        Reports and scores of the same table then tell these rows from those that were fitted.
+
+        Args:
+            X: the inputs of the whole table.
+            rows: of each row, whether it was held out.
+            how: they were chosen, in words.
+            by: the column whose groups were held out whole, if any.
+        """
+        table, _ = read_inputs(X, self.fitted.columns)
+        held_out = HeldOut.of(table, rows, how, by)
+        self._fitted = replace(self._fitted, record=replace(self._fitted.record, held_out=held_out))
+        return self
+
+    def held_out(self, X: Any) -> np.ndarray | None:
+        """Which rows were kept from the fit; None where X is not the table that was marked."""
+        marked = self.fitted.record.held_out
+        return None if marked is None else marked.at(read_inputs(X, self.fitted.columns)[0])
+
     def grid(self, n: int = 100) -> pd.DataFrame:
         """Inputs to predict at: n values per input over the range of the data, and every label."""
         check_is_fitted(self, "elbo_")
         return restored(grid(self.columns_, self.input_range_, n), self.columns_)
+
+    def __sklearn_tags__(self) -> Tags:
+        """What scikit-learn is told: inputs may be labels, outputs may be several and missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.target_tags.multi_output = True
+        return tags
 
     # -- showing and keeping -----------------------------------------------------------------------
 

@@ -406,6 +406,16 @@ class Prediction(Mapping[str, OutputPrediction]):
                 draws[name] = likelihood.decode(np.asarray(y))
         return draws
 
+    def means(self) -> pd.DataFrame:
+        """One row per input and one column per output: its mean, or its most probable class."""
+        columns = {
+            name: one.likelihood.decode(one.probabilities.argmax(axis=1))
+            if one.likelihood.labelled
+            else one.mean
+            for name, one in self.items()
+        }
+        return pd.DataFrame(columns, index=self._index)
+
     def to_frame(self, interval: float = 0.9) -> pd.DataFrame:
         """One row per input: mean, standard deviation and interval of each output.
 

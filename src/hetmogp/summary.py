@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from . import effects
 from .fitted import Fitted
 from .text import printable
 
@@ -33,6 +34,8 @@ class Summary:
         gains: what each output gains from the others, in nats (`HetMOGP.sharing_`), where latents
             were chosen; None where they were not.
         shared: likewise, whether the outputs share latents.
+        effects: the slopes of linear inputs (`HetMOGP.effects_`).
+        groups: the standard deviation between the levels of each group, by parameter function.
         sharing: of each output the largest |correlation| between one of its parameter functions and
             one of another output's; zero means that it learns nothing from the others.
         bound: the evidence lower bound.
@@ -44,7 +47,8 @@ class Summary:
         likelihoods, record = fitted.likelihoods, fitted.record
         names = fitted.parameter_names
         owner = np.array([output for output, one in likelihoods.items() for _ in one.latent])
-        B = fitted.coregionalisation * fitted.sizes[:, None, None]  # (Q, J, J)
+        free = [q for q, kernel in enumerate(fitted.kernels) if not kernel.own_scale]
+        B = (fitted.coregionalisation * fitted.sizes[:, None, None])[free]  # without slopes
         variance = np.diagonal(B, axis1=1, axis2=2).T  # (J, Q)
         total = variance.sum(axis=1)
         varies = total > NEGLIGIBLE * max(total.max(), 1e-300)
@@ -84,8 +88,9 @@ class Summary:
         self.shares = pd.DataFrame(
             variance / np.where(varies, total, np.inf)[:, None],
             index=pd.Index(names, name="parameter function"),
-            columns=columns,
+            columns=[columns[q] for q in free],
         )
+        self.effects, self.groups = effects.slopes(fitted), effects.sizes(fitted)
         self.correlation = pd.DataFrame(correlation, index=names, columns=names)
         foreign = np.abs(correlation) * (owner[:, None] != owner)
         self.sharing = pd.Series(
@@ -131,9 +136,17 @@ class Summary:
         gains = {}
         if self.decision is not None and self.gains is not None:
             gains["what each output gains from the others, in nats"] = self.gains.round(1)
+        added = {}
+        if len(self.effects):
+            slopes = self.effects.set_index("output").map(_number)
+            added["linear effects (slopes before the link, with 90% intervals)"] = slopes
+        if self.groups.shape[1]:
+            groups = self.groups.map("{:.3f}".format)
+            added["groups (standard deviation of the intercepts)"] = groups
         tables = {
             "outputs": self.outputs,
             **gains,
+            **added,
             "latents": self.latents,
             "parameter functions (before their links; share of variance by latent)": pd.concat(
                 [functions, shares], axis=1
@@ -162,6 +175,10 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     """A table for people, whatever characters names and labels have."""
     cells = table.map(lambda value: printable(value) if isinstance(value, str) else value)
     return cells.rename_axis(None).rename(index=printable, columns=printable)
+
+
+def _number(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _many(n: int, what: str) -> str:

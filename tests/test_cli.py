@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 import hetmogp as hm
 from hetmogp.cli import app, discover
 from hetmogp.cli.files import read_table
-from hetmogp.cli.fit import _only
+from hetmogp.cli.holdout import only
 from hetmogp.cli.words import kernel_from, output_from
 
 COMMANDS = (
     *("aggregate", "demo", "discover", "draw", "experiment"),
-    *("fit", "predict", "report", "score"),
+    *("fit", "predict", "report", "score", "summary"),
 )
 rng = np.random.default_rng(0)
 N = 60
@@ -123,6 +123,34 @@ def test_kernels_in_words():
         hm.RBF() + hm.Periodic(period=7.0, active_dims=("date",))
     )
     assert repr(kernel_from("rbf:ard=false*category")) == repr(hm.RBF(ard=False) * hm.Category())
+    assert repr(kernel_from("Matern32() + Periodic()*RBF()")) == repr(
+        hm.Matern32() + hm.Periodic() * hm.RBF()
+    )
+    assert repr(kernel_from("(rbf + linear) * category")) == repr(
+        (hm.RBF() + hm.Linear()) * hm.Category()
+    )
+    assert repr(kernel_from("((rbf))*(matern12+(linear))")) == repr(
+        hm.RBF() * (hm.Matern12() + hm.Linear())
+    )
+    several = repr(hm.RBF(active_dims=("speed (m/s)", "a")) + hm.Periodic(period=7.0))
+    for words in (
+        'RBF(active_dims=["speed (m/s)", "a"]) + Periodic(period=7d)',
+        "RBF(active_dims=('speed (m/s)', 'a',)) + Periodic(period='7d')",
+        "rbf:active_dims='speed (m/s)'|a + periodic : period = 7d",
+    ):
+        assert repr(kernel_from(words)) == several
+    for words, message in (
+        ("(rbf", "the end was found where \\) should be"),
+        ("rbf)", "'\\)' was found where \\+ or \\* or the end should be"),
+        ("rbf + ", "the end was found where a kernel should be"),
+        ("rbf ** linear", "'\\*' was found where a kernel should be"),
+        ("(rbf)(linear)", "'\\(' was found"),
+        ("RBF(ard)", "'ard' should be option=value"),
+        ("RBF(ard=false", "where \\) should be"),
+        ("", "where a kernel should be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kernel_from(words)
     for words, message in (("rbv", "no kernel 'rbv'"), ("rbf:period=1", "no option 'period'")):
         with pytest.raises(ValueError, match=message):
             kernel_from(words)
@@ -177,6 +205,26 @@ def test_fit_says_what_it_learned_and_saves_it(model, folder):
     assert held["global"]["nlpd"] == pytest.approx(held["height"]["nlpd"] + held["cases"]["nlpd"])
 
 
+def test_summary_says_again_what_fit_has_said(model, folder, tmp_path):
+    words = ("--inputs", "t", "--output", "height:gaussian", "--model", tmp_path / "m", *FIT)
+    said = run("fit", folder / "data.csv", *words).stdout
+    assert said == run("summary", tmp_path / "m").stdout + f"\nmodel: {tmp_path / 'm'}\n"
+    content = json.loads(run("summary", model["model"], "--json").stdout)
+    assert content == {key: value for key, value in model.items() if key != "holdout"}
+
+
+def test_outputs_are_named_alike_in_all_commands():
+    commands: Any = typer.main.get_command(app)
+    naming = set()
+    for name, command in commands.commands.items():
+        for option in command.params:
+            if "output" in option.name:
+                naming.add(name)
+                assert option.opts == ["--output"]
+                assert option.multiple
+    assert naming == {"aggregate", "discover", "draw", "fit", "predict"}
+
+
 def test_fit_prints_tables_for_people(folder, tmp_path):
     target = tmp_path / "m.hetmogp"
     found = run(
@@ -191,21 +239,86 @@ def test_fit_prints_tables_for_people(folder, tmp_path):
 
 
 def test_score_agrees_with_the_model(model, folder):
+    """On the rows that were held out, of the table that was fitted."""
     found = run("score", model["model"], folder / "data.csv", "--json")
-    table = pd.read_csv(folder / "data.csv")
-    expected = hm.load(model["model"]).nlpd(table, table)
+    table, fitted = pd.read_csv(folder / "data.csv"), hm.load(model["model"])
+    held = fitted.held_out(table)
+    assert held.sum() == 12
+    rest = table[held].reset_index(drop=True)
     scores = json.loads(found.stdout)
+    nlpd = {name: row["nlpd"] for name, row in scores.items()}
+    assert nlpd == pytest.approx(fitted.nlpd(rest, rest))
+    assert scores == model["holdout"]
+    beside = fitted.compare_baselines(rest, rest)
+    gains = {name: row["over_constant"] for name, row in scores.items()}
+    assert gains == pytest.approx(beside["over_constant"].to_dict())
+    assert scores["cases"]["alone"] is None
+    assert scores["cases"]["accuracy"] is None
+    text = run("score", model["model"], folder / "data.csv").stdout
+    assert text.startswith("12 of 60 rows, held out of the fit: 20% of the rows, at random\n")
+    assert "gain over constant" in text
+    assert "the outputs alone are not known" in text
+
+
+def test_score_of_other_rows_takes_all_of_them(model, folder, tmp_path):
+    table = pd.read_csv(folder / "data.csv").iloc[::-1]
+    table.to_csv(tmp_path / "other.csv", index=False)
+    scores = json.loads(run("score", model["model"], tmp_path / "other.csv", "--json").stdout)
+    expected = hm.load(model["model"]).nlpd(table, table)
     assert {name: row["nlpd"] for name, row in scores.items()} == pytest.approx(expected)
     assert scores["cases"]["values"] == N - 11
-    assert scores["cases"]["accuracy"] is None
     assert 0.7 < scores["height"]["coverage"] <= 1.0
-    text = run("score", model["model"], folder / "data.csv").stdout.splitlines()
-    assert len({len(line) for line in text}) == 1  # aligned
+
+
+def test_hold_outs_in_groups_and_after_a_limit(tmp_path):
+    table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=60), "k": np.arange(60)})
+    table["site"] = np.array(list("abcdef"))[np.arange(60) % 6]
+    table["y"] = np.sin(np.arange(60) / 9.0)
+    table.to_csv(tmp_path / "t.csv", index=False)
+
+    def held(*options):
+        found = run(
+            *("fit", tmp_path / "t.csv", "--inputs", "day,k", "--output", "y:gaussian", *FIT),
+            *options,
+        )
+        assert found.exit_code == 0, found.output
+        return hm.load(tmp_path / "t.hetmogp").held_out(table)
+
+    by_site = held("--holdout", 0.3, "--by", "site")
+    assert by_site.sum() == 20
+    assert all(by_site[table["site"] == name].std() == 0 for name in "abcdef")
+    np.testing.assert_array_equal(held("--holdout-after", "2020-02-10"), table["k"] > 40)
+    np.testing.assert_array_equal(held("--holdout-after", "40"), table["k"] > 40)
+    again = held("--holdout-after", "40", "--by", "k")
+    np.testing.assert_array_equal(again, table["k"] > 40)
+    assert not held().any()
+    assert "fitted to these very rows" in run("score", *map(tmp_path.joinpath, FILES)).stdout
+
+
+FILES = ("t.hetmogp", "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--by", "t"], "it goes with --holdout"),
+        (["--holdout", 0.2, "--by", "nothing"], "has no column 'nothing'"),
+        (["--holdout", 0.2, "--holdout-after", 3], "choose one of them"),
+        (["--holdout-after", "2020-01-01"], "is a date, and of the inputs"),
+        (["--holdout-after", "1e9"], "no row of"),
+        (["--holdout-after", "-1e9"], "every row of"),
+    ],
+)
+def test_hold_outs_that_make_no_sense_are_refused(folder, options, complaint):
+    found = run("fit", folder / "data.csv", "--inputs", "t", "--output", "height", *options)
+    assert found.exit_code == 1
+    assert complaint in found.stderr
+    assert found.stderr.count("\n") == 1
 
 
 def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     fitted = hm.load(model["model"])
-    found = run("predict", model["model"], "--grid", 5, "--outputs", "height", "--interval", 0.5)
+    found = run("predict", model["model"], "--grid", 5, "--output", "height", "--interval", 0.5)
     grid = pd.read_csv(io.StringIO(found.stdout))
     assert list(grid.columns) == ["t", *(f"height_{c}" for c in ("mean", "std", "lower", "upper"))]
     begin, end = fitted.input_range_[:, 0]
@@ -295,7 +408,7 @@ def test_rows_held_out_keep_the_order_of_classes(tmp_path):
         ["low", "mid", "low", "high"] * 10, ["low", "mid", "high"], ordered=True
     )
     table = pd.DataFrame({"t": np.linspace(0, 1, 40), "grade": grades})
-    seen = _only(table, ["grade"], np.arange(40) < 30)
+    seen = only(table, ["grade"], np.arange(40) < 30)
     assert seen["grade"].dtype == table["grade"].dtype
     assert seen["grade"].notna().sum() == 30
 
@@ -424,7 +537,7 @@ def test_rows_held_out_keep_their_labels_and_their_numbers(tmp_path):
 
 def test_results_are_whole_where_there_is_no_terminal(folder, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
-    found = run("discover", folder / "data.csv", "--inputs", "t", "--outputs", "kind")
+    found = run("discover", folder / "data.csv", "--inputs", "t", "--output", "kind")
     assert "Categorical() *" in found.stdout
     reason = "the best of them by 0.25 nats per held-out value, twice its standard error"
     rows = [
@@ -481,7 +594,77 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
     )
     assert found.exit_code == 130
     assert "warning: interrupted" in found.stderr
-    assert hm.load(tmp_path / "m").interrupted_
+    fitted, table = hm.load(tmp_path / "m"), pd.read_csv(folder / "data.csv")
+    assert fitted.interrupted_
+    gain = fitted.compare_baselines(table[["t"]], table[["height"]])["over_constant"]["height"]
+    last = found.stderr.splitlines()[-1]
+    assert last == (
+        f"hetmogp: interrupted: the model so far is in {tmp_path / 'm'}; its bound is "
+        f"{fitted.elbo_:,.2f}. Over the best constants, on rows that were fitted, it gains height "
+        f"{gain:+.3f} nats a value"
+    )
+
+
+def test_an_interrupt_before_there_is_a_model_says_that_none_was_written(
+    folder, tmp_path, monkeypatch
+):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hm.HetMOGP, "fit", stop)
+    words = ("--inputs", "t", "--output", "height:gaussian", "--model", tmp_path / "m")
+    found = run("fit", folder / "data.csv", *words)
+    assert found.exit_code == 130
+    assert found.stderr == "hetmogp: interrupted before there was a model; none was written\n"
+    assert not (tmp_path / "m").exists()
+
+
+def test_rows_without_inputs_are_left_out_if_so_wished(folder, tmp_path):
+    table = pd.read_csv(folder / "data.csv").drop(columns="cases")
+    table.loc[[3, 7], "t"] = None
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.dropna(subset="t").to_csv(tmp_path / "whole.csv", index=False)
+    named = ("--inputs", "t", "--output", "height:gaussian", *FIT)
+    refused = run("fit", tmp_path / "t.csv", *named)
+    assert refused.exit_code == 1
+    assert "row 3, column 't': an input is missing; so it is in 2 of 60 rows" in refused.stderr
+    drop = "--drop-missing-inputs"
+    for data in ("t.csv", "whole.csv"):
+        model = tmp_path / f"{data}.hetmogp"
+        found = run("fit", tmp_path / data, *named, drop, "--model", model)
+        assert found.exit_code == 0, found.output
+        assert ("2 of 60 rows lack an input and are left out" in found.stderr) == (data == "t.csv")
+    model = tmp_path / "t.csv.hetmogp"
+    assert hm.load(model).elbo_ == hm.load(tmp_path / "whole.csv.hetmogp").elbo_
+    for command in (["predict", model], ["score", model], ["draw", model, "--at"]):
+        assert run(*command, tmp_path / "t.csv").exit_code == 1
+        found = run(*command, tmp_path / "t.csv", drop)
+        assert found.stdout == run(*command, tmp_path / "whole.csv").stdout
+    (tmp_path / "none.csv").write_text("t,height\n,1\n,2\n")
+    assert "every row lacks an input" in run("predict", model, tmp_path / "none.csv", drop).stderr
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "0.csv").write_text("t,height\n1,1\n,2\n")
+    for words in (["fit", tmp_path / "parts", *named], ["score", model, tmp_path / "parts"]):
+        assert "is for a single file" in run(*words, drop).stderr
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):
+    from hetmogp.fitting import progress
+
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.Progress(True) as shown, progress.Progress(False) as hidden:
+        for now[0] in np.arange(0.0, 3600.0, 1.0):
+            shown.update("fitting", now[0] / 3600.0, -1234.5)
+            hidden.update("fitting", 0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [
+        "hetmogp: 10 s, fitting, 0%, bound -1,234.50",
+        "hetmogp: 20 s, fitting, 1%, bound -1,234.50",
+    ]
+    seconds = [int(line.split()[1]) for line in lines]
+    assert np.diff(seconds).max() == 300
+    assert 15 < len(lines) < 25
 
 
 # -- when something is wrong -----------------------------------------------------------------------
@@ -491,7 +674,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["fit", "NONE", "--inputs", "t"], "there is no file"),
-        (["fit", "FOLDER", "--inputs", "t"], "wanted are files of one kind"),
+        (["fit", "FOLDER", "--inputs", "t"], "give files of one kind"),
         (["fit", "MODEL", "--inputs", "t"], "as a table"),
         (["fit", "BINARY", "--inputs", "t"], "as a table"),
         (["fit", "HEADER", "--inputs", "t"], "has no rows"),
@@ -505,7 +688,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["fit", "DATA", "--inputs", "t", "--model", "NONE/m"], "cannot write"),
         (["fit", "DATA", "--inputs", "t", "--model", "FOLDER"], "it is a folder"),
         (["fit", "DATA", "--inputs", "t", "--kernel", "rbv"], "no kernel 'rbv'"),
-        (["fit", "DATA", "--inputs", "t", "--kernel", "(rbf+linear)*rbf"], "parentheses"),
+        (["fit", "DATA", "--inputs", "t", "--kernel", "(rbf+linear*rbf"], "where ) should be"),
         (["fit", "DATA", "--inputs", "t", "--model", "DATA"], "it is a file to read from"),
         (["fit", "DATA", "--inputs", "t", "--output", "global"], "rename the column"),
         (["fit", "BAD", "--inputs", "t", "--output", "y:gaussian"], "row 1: 'n.d.' is not a Gauss"),
@@ -514,7 +697,7 @@ def test_an_interrupted_fit_is_saved_and_says_so(folder, tmp_path, monkeypatch):
         (["predict", "NONE", "DATA"], "does not exist"),
         (["predict", "DATA", "DATA"], "not a hetmogp model"),
         (["predict", "MODEL", "OTHER"], "has no column 't'; the model was fitted on ['t']"),
-        (["predict", "MODEL", "DATA", "--outputs", "depth"], "no output 'depth'"),
+        (["predict", "MODEL", "DATA", "--output", "depth"], "no output 'depth'"),
         (["predict", "MODEL", "DATA", "--out", "NONE/p.csv"], "cannot write"),
         (["score", "MODEL", "OTHER"], "column 't'"),
         (["draw", "MODEL", "--at", "OTHER"], "has no column 't'"),
@@ -651,7 +834,7 @@ def test_many_files_are_one_table(folder, tmp_path):
         (("predict", model, parts), "--out"),
         (("fit", parts, "--inputs", "t", "--holdout", 0.2), "--holdout is for a single file"),
         (("fit", parts / "*.parquet", "--inputs", "t"), "--model"),
-        (("fit", tmp_path / "none*", "--inputs", "t", "--model", model), "no file, folder"),
+        (("fit", tmp_path / "none*", "--inputs", "t", "--model", model), "not a file, folder"),
     ):
         refused = run(*arguments)
         assert refused.exit_code == 1

@@ -89,7 +89,17 @@ def walk(tables):
 def _walked(tables):
     said = {}
     said["discover"] = here(
-        *("discover", "days.csv", "--inputs", "date,site", "--outputs", "rain,sky", "--json")
+        *(
+            "discover",
+            "days.csv",
+            "--inputs",
+            "date,site",
+            "--output",
+            "rain",
+            "--output",
+            "sky",
+            "--json",
+        )
     )
     said["fit"] = hetmogp(
         *(tables, "fit", "days.csv", "--inputs", "date,site", "--inducing", 30, "--latents", 2),

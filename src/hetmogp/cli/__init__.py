@@ -1,6 +1,6 @@
 """The command line: one file per command. Heavy imports happen inside them, so help is instant."""
 
-from . import aggregate, demo, discover, draw, experiment, fit, predict, report, score
+from . import aggregate, demo, discover, draw, experiment, fit, predict, report, score, summary
 from .application import app
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "predict",
     "report",
     "score",
+    "summary",
 ]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .application import At, Chosen, Json, Model, Out, Seed, app, one_clear_line
+from .application import At, Chosen, DropMissing, Json, Model, Out, Seed, app, one_clear_line
 from .files import columns_of, inputs_at, show_table, split_names, will_write_table
 
 
@@ -48,6 +48,7 @@ def aggregate(
         float, typer.Option(min=0.001, max=0.999, help="The probability of the intervals.")
     ] = 0.9,
     n: Annotated[int, typer.Option("-n", min=2, help="How many draws.")] = 1000,
+    drop_missing: DropMissing = False,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -65,7 +66,7 @@ def aggregate(
         from ..model import load
 
         fitted = load(model)
-        X, given, table = inputs_at(fitted, at)
+        X, given, table = inputs_at(fitted, at, drop_missing)
         groups = None if by is None else split_names(by, table.columns)
         further = [*(groups or []), *([] if weights is None else [weights])]
         columns_of(table, further, at)

@@ -22,8 +22,8 @@ from .. import __version__
 from ..text import UNPRINTABLE, printable
 
 __all__ = [
-    *("At", "Chosen", "Inputs", "Json", "Labels", "Model", "Out", "Seed"),
-    *("app", "fail", "one_clear_line", "print_data", "print_json", "say", "tell"),
+    *("At", "Chosen", "DropMissing", "Inputs", "Json", "Labels", "Model", "Out", "Seed"),
+    *("app", "fail", "interrupted", "one_clear_line", "print_data", "print_json", "say", "tell"),
 ]
 
 app = typer.Typer(
@@ -43,7 +43,10 @@ Labels = Annotated[
     str | None,
     typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
 ]
-
+DropMissing = Annotated[
+    bool,
+    typer.Option("--drop-missing-inputs", help="Leave out rows in which an input is missing."),
+]
 At = Annotated[Path, typer.Option(help="A CSV or Parquet file with the inputs.")]
 Chosen = Annotated[
     list[str] | None, typer.Option(help="An output, once for each; all of them by default.")
@@ -73,6 +76,12 @@ def fail(message: str) -> NoReturn:
     """End the command with one line that says why."""
     _complain(message)
     raise typer.Exit(1)
+
+
+def interrupted(message: str) -> NoReturn:
+    """End a command that was interrupted, with one line that says what is left of it."""
+    _complain(message)
+    raise typer.Exit(130)
 
 
 def _complain(message: str) -> None:
@@ -110,8 +119,7 @@ def one_clear_line() -> Iterator[None]:
                 raise
             fail(NO_MEMORY if "RESOURCE_EXHAUSTED" in str(error) else str(error).split("\n")[0])
         except KeyboardInterrupt:
-            _complain("interrupted")
-            raise typer.Exit(130) from None
+            interrupted("interrupted")
 
 
 NO_MEMORY = "there is not enough memory for this"

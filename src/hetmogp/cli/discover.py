@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..text import printable
-from .application import Inputs, Json, Labels, Seed, app, fail, one_clear_line, print_json
-from .files import columns_of, read_table, split_names, with_labels
+from .application import (
+    DropMissing,
+    Inputs,
+    Json,
+    Labels,
+    Seed,
+    app,
+    fail,
+    one_clear_line,
+    print_json,
+)
+from .files import columns_of, read_table, split_names, with_inputs, with_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,23 +30,27 @@ WIDE = 300  # columns, where there is no terminal to fit
 def discover(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file, one row per observation.")],
     inputs: Inputs,
-    outputs: Annotated[
-        str | None,
-        typer.Option(help="The columns to look at, separated by commas; the others by default."),
+    output: Annotated[
+        list[str] | None,
+        typer.Option(help="A column to look at, once for each; all others by default."),
     ] = None,
     labels: Labels = None,
+    drop_missing: DropMissing = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Find a likelihood for each output: what the column admits, scored on held-out rows.
 
-    Example: hetmogp discover sales.csv --inputs lat,lon --outputs price,flat
+    Example: hetmogp discover sales.csv --inputs lat,lon --output price --output flat
     """
     with one_clear_line():
         table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
-        X = with_labels(columns_of(table, split_names(inputs, table.columns), data), labels, data)
-        others = [column for column in table.columns if column not in X]
-        named = split_names(outputs, table.columns) if outputs is not None else others
+        chosen = split_names(inputs, table.columns)
+        table = with_inputs(table, chosen, data, drop_missing)
+        X = with_labels(columns_of(table, chosen, data), labels, data)
+        named = list(dict.fromkeys(output or ())) or [
+            column for column in table.columns if column not in X
+        ]
         if not named:
             fail(f"{data} has no column beside the inputs")
         for name in named:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .application import At, Chosen, Json, Model, Out, Seed, app, fail, one_clear_line
+from .application import At, Chosen, DropMissing, Json, Model, Out, Seed, app, fail, one_clear_line
 from .files import inputs_at, show_table, will_write_table
 
 MOST_ROWS = 50_000_000  # of a table of draws
@@ -16,6 +16,7 @@ def draw(
     at: At,
     n: Annotated[int, typer.Option("-n", min=1, help="How many draws.")] = 100,
     output: Chosen = None,
+    drop_missing: DropMissing = False,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -36,7 +37,7 @@ def draw(
         from ..model import load
 
         fitted = load(model)
-        X, given, _ = inputs_at(fitted, at)
+        X, given, _ = inputs_at(fitted, at, drop_missing)
         if n * len(X) > MOST_ROWS:
             most = f"{MOST_ROWS:,}"
             fail(f"{n} draws at {len(X)} rows are more than {most} rows; take fewer with -n")

@@ -1,6 +1,7 @@
 """Tables from files and to files, and models from files."""
 
 import os
+import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +19,22 @@ __all__ = [
     "columns_of",
     "inputs_at",
     "is_many",
+    "learned",
     "read_for",
     "read_table",
+    "refuse_many",
     "show_table",
     "split_names",
     "table_for",
     "will_write",
     "will_write_table",
+    "with_inputs",
     "with_labels",
     "write_table",
 ]
 
 PARQUET = (".parquet", ".pq")
+TABLES = ("latents", "shares", "correlation")  # of a summary, that are printed as JSON
 WRITTEN = (".csv", ".tsv", ".txt", "", *PARQUET)  # endings of tables that can be written
 
 
@@ -38,6 +43,12 @@ def is_many(path: Path | None) -> bool:
     if path is None or path.is_file():  # whose name may have brackets
         return False
     return path.is_dir() or any(mark in str(path) for mark in "*?[")
+
+
+def refuse_many(path: Path, drop: bool) -> None:
+    """Complain of --drop-missing-inputs for many files, which are read in part."""
+    if drop:
+        fail(f"--drop-missing-inputs is for a single file, not for {path}")
 
 
 def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
@@ -82,6 +93,34 @@ def columns_of(table: "pd.DataFrame", names: Sequence[str], path: Path) -> "pd.D
     return table[list(names)]
 
 
+def with_inputs(
+    table: "pd.DataFrame", inputs: Sequence[str], path: Path, drop: bool
+) -> "pd.DataFrame":
+    """The rows of a table in which no input is missing.
+
+    Args:
+        table: all of its columns.
+        inputs: the names of the inputs.
+        path: of the table, for complaints.
+        drop: whether rows may be left out; else the first that would be is complained of.
+    """
+    lacking = columns_of(table, inputs, path).isna()
+    rows = lacking.any(axis=1).to_numpy()
+    if not rows.any():
+        return table
+    row, many = int(rows.argmax()), f"{rows.sum():,} of {len(rows):,} rows"
+    name = lacking.columns[int(lacking.iloc[row].to_numpy().argmax())]
+    if not drop:
+        fail(
+            f"{path}, row {row}, column {name!r}: an input is missing; so it is in {many}. "
+            "--drop-missing-inputs leaves them out"
+        )
+    if rows.all():
+        fail(f"{path}: every row lacks an input, the first one {name!r}; nothing is left")
+    warnings.warn(f"{path}: {many} lack an input and are left out", stacklevel=2)
+    return table[~rows].reset_index(drop=True)
+
+
 def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFrame":
     """Inputs of which some are labels, even if they look like numbers."""
     import pandas as pd
@@ -93,13 +132,14 @@ def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFra
 
 
 def read_for(
-    model: "HetMOGP", path: Path, outputs: bool = True
+    model: "HetMOGP", path: Path, drop: bool, outputs: bool = True
 ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """The inputs of a fitted model from a file that has them, and the whole table.
 
     Args:
         model: a fitted model.
         path: the file.
+        drop: whether rows in which an input is missing are left out.
         outputs: whether it must have the outputs too, and the columns that come with them.
     """
     table = read_table(path, text_of(model))
@@ -110,12 +150,13 @@ def read_for(
         if name not in table.columns:
             fail(f"{path} has no column {name!r}; the model was fitted on {needed}")
     columns_of(table, needed, path)
+    table = with_inputs(table, inputs, path, drop)
     return table[inputs], table
 
 
-def inputs_at(model: "HetMOGP", at: Path) -> tuple["pd.DataFrame", Any, "pd.DataFrame"]:
+def inputs_at(model: "HetMOGP", at: Path, drop: bool) -> tuple["pd.DataFrame", Any, "pd.DataFrame"]:
     """The inputs, the columns that likelihoods take beside their outputs, and the whole table."""
-    X, table = read_for(model, at, outputs=False)
+    X, table = read_for(model, at, drop, outputs=False)
     return X, table[[name for name in argument_columns(model) if name in table]], table
 
 
@@ -141,6 +182,24 @@ def text_of(model: "HetMOGP") -> list[str]:
     labels = {column.name: column.levels for column in model.columns_}
     labels |= {name: likelihood.levels for name, likelihood in model.likelihoods_.items()}
     return [name for name, some in labels.items() if some and all(isinstance(v, str) for v in some)]
+
+
+def learned(model: "HetMOGP", path: Path) -> dict[str, Any]:
+    """What a model in a file has learned, to be printed as JSON."""
+    summary, facts = model.summary(), model.fitted.record.facts()
+    facts.pop("held_out")  # a bit for every row; the model file has them
+    return {
+        "model": str(path),
+        "bound": facts.pop("elbo"),
+        "iterations": facts.pop("n_iter"),
+        **facts,
+        "outputs": {
+            name: {"likelihood": repr(one), "observed": model.n_observed_[name], **one.constants}
+            for name, one in model.likelihoods_.items()
+        },
+        **{key: getattr(summary, key).to_dict("index") for key in TABLES},
+        "effects": model.effects_.to_dict("records"),
+    }
 
 
 def will_write(path: Path, *read: Path | None) -> None:

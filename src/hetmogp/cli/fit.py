@@ -1,19 +1,40 @@
 """`hetmogp fit`."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .application import Inputs, Json, Labels, Seed, app, fail, one_clear_line, tell
-from .files import columns_of, is_many, read_table, split_names, will_write, with_labels
+from .application import (
+    DropMissing,
+    Inputs,
+    Json,
+    Labels,
+    Seed,
+    app,
+    fail,
+    interrupted,
+    one_clear_line,
+    tell,
+)
+from .files import (
+    columns_of,
+    is_many,
+    learned,
+    read_table,
+    refuse_many,
+    split_names,
+    will_write,
+    with_inputs,
+    with_labels,
+)
+from .holdout import chosen, only, scored
 from .words import kernel_from, output_from
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from ..disk import Table
@@ -23,7 +44,6 @@ OPTIONS = (  # of the command, that are those of HetMOGP
     *("latents", "local", "rank", "inducing", "prior", "method", "weight_scale", "batch_size"),
     *("max_iter", "tol", "restarts", "dtype", "seed"),
 )
-TABLES = ("latents", "shares", "correlation")  # of a summary, that are printed as JSON
 
 
 def _latents(text: str, least: int = 1) -> int | str:
@@ -59,6 +79,7 @@ def fit(
         ),
     ] = None,
     labels: Labels = None,
+    drop_missing: DropMissing = False,
     model: Annotated[
         Path | None,
         typer.Option(help="Where to save the model; beside the data, as .hetmogp, by default."),
@@ -80,8 +101,15 @@ def fit(
         ),
     ] = "auto",
     rank: Annotated[int, typer.Option(min=1, help="R, how many copies of each are mixed.")] = 1,
+    linear: Annotated[
+        str | None, typer.Option(help="Inputs that act as straight lines, such as dose,age.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Inputs whose values have random intercepts, such as patient,site."),
+    ] = None,
     kernel: Annotated[
-        str, typer.Option(help="Such as matern32, or rbf+periodic:period=7d:active_dims=date.")
+        str, typer.Option(help="Such as matern32, or '(rbf + linear) * periodic:period=7d'.")
     ] = "rbf",
     inducing: Annotated[
         int | None, typer.Option(min=1, help="How many inducing inputs; chosen by default.")
@@ -111,6 +139,16 @@ def fit(
         float,
         typer.Option(min=0.0, max=0.9, help="The share of rows kept from the fit, to score it on."),
     ] = 0.0,
+    by: Annotated[
+        str | None,
+        typer.Option(help="A column, whose groups of rows are held out whole."),
+    ] = None,
+    holdout_after: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead: hold out rows after a date or number of an input (of several, --by)."
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A folder to keep the fit in on its way, to be taken up with --resume."),
@@ -150,6 +188,11 @@ def fit(
 
     hetmogp fit table.parquet --inputs t --model all.hetmogp --holdout 0.2 --json
 
+    hetmogp fit visits.csv --inputs date,site --output cases:poisson --holdout 0.2 --by site
+
+    hetmogp fit visits.csv --inputs date,dose,patient --output cases:poisson --linear dose
+    --group patient
+
     srun hetmogp fit sales/ --inputs lat,lon --model sales.hetmogp --distributed --checkpoint kept
     --resume
     """
@@ -158,32 +201,46 @@ def fit(
         if model is None and here and not (data.is_dir() or data.is_file()):
             fail(f"where should the model of {data} be saved? Name a file with --model")
         text = [] if labels is None else [labels, *split_names(labels)]
-        many = _many(data, inputs, text, holdout) if is_many(data) else None
+        many = _many(data, inputs, text, bool(holdout or holdout_after)) if is_many(data) else None
         table = read_table(data, text) if many is None else next(many.frames(many.columns))
-        chosen = split_names(inputs, table.columns)
-        X = with_labels(columns_of(table, chosen, data), labels, data)
+        names = split_names(inputs, table.columns)
+        if many is None:
+            table = with_inputs(table, names, data, drop_missing)
+        else:
+            refuse_many(data, drop_missing)
+        X = with_labels(columns_of(table, names, data), labels, data)
         target = data.with_suffix(".hetmogp") if model is None else model
         if first:
             will_write(target, data)
         named = _outputs(output, table, X, data)
         from ..model import HetMOGP
-        from ..scoring import evaluate
         from ..storage import refuse_unsaveable
 
         refuse_unsaveable(named, X, table)
         options = {name: context.params[name] for name in OPTIONS}
+        for option, some in (("linear", linear), ("groups", group)):
+            options[option] = None if some is None else split_names(some, names)
         plain = kernel.strip().lower() == "rbf"
         estimator = HetMOGP(named, kernel=None if plain else kernel_from(kernel), **options)
-        held = _held_out(len(table), holdout, seed)
-        seen = (X, _only(table, named, ~held) if held.any() else table) if many is None else (many,)
-        estimator.fit(*seen, checkpoint=checkpoint, every=every, resume=resume)
+        out = chosen(table, X, data, holdout, by, holdout_after, seed)
+        held = out.held
+        seen = (X, only(table, named, ~held) if held.any() else table) if many is None else (many,)
+        try:
+            estimator.fit(*seen, checkpoint=checkpoint, every=every, resume=resume)
+        except KeyboardInterrupt:
+            interrupted("interrupted before there was a model; none was written")
+        if many is None:
+            estimator.mark_held_out(X, *out)
         if first:
             estimator.save(target)
-        scores = evaluate(estimator, X, _only(table, named, held)) if held.any() else None
+        scores = scored(estimator, X, table) if held.any() else None
         if first:
             _show(estimator, target, scores, as_json)
-    if estimator.interrupted_:
-        raise typer.Exit(130)
+        if estimator.interrupted_:
+            beside: Any = scores[0] if scores is not None else None
+            if beside is None and many is None:
+                beside = estimator.compare_baselines(X, table).to_dict("index")
+            interrupted(_so_far(estimator, target, beside, bool(held.any()), checkpoint))
 
 
 @contextmanager
@@ -206,7 +263,7 @@ def _group(
         raise
 
 
-def _many(data: Path, inputs: str, text: list[str], holdout: float) -> "Table":
+def _many(data: Path, inputs: str, text: list[str], holdout: bool) -> "Table":
     """The table that many files hold."""
     from ..disk import Table
 
@@ -243,45 +300,29 @@ def _outputs(
     return named
 
 
-def _held_out(N: int, share: float, seed: int) -> "np.ndarray":
-    """Which of N rows are held out."""
-    import numpy as np
-
-    return np.isin(np.arange(N), np.random.default_rng(seed).permutation(N)[: round(share * N)])
-
-
-def _only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
-    """The table with its outputs observed in these rows only; text keeps all of its classes."""
-    import pandas as pd
-
-    table = table.copy()
-    for name in outputs:
-        values, kind = table[name].astype(object).where(rows, None), table[name].dtype
-        if isinstance(kind, pd.CategoricalDtype):
-            values = values.astype(kind)
-        elif any(isinstance(value, str) for value in table[name]):
-            values = pd.Categorical(values, sorted(table[name].dropna().unique()))
-        table[name] = values
-    return table
+def _so_far(
+    model: "HetMOGP",
+    target: Path,
+    beside: Mapping[Any, Mapping[Any, Any]] | None,
+    held: bool,
+    checkpoint: Path | None,
+) -> str:
+    """Where the model of a fit that was interrupted is, and how good it is."""
+    words = f"interrupted: the model so far is in {target}; its bound is {model.elbo_:,.2f}"
+    if beside is not None:
+        gains = (f"{name} {beside[name]['over_constant']:+.3f}" for name in model.output_names_)
+        rows = "held out" if held else "that were fitted"
+        words += f". Over the best constants, on rows {rows}, it gains {', '.join(gains)} nats "
+        words += "a value"
+    return words if checkpoint is None else f"{words}. --resume goes on from {checkpoint}"
 
 
-def _show(model: "HetMOGP", target: Path, scores: "pd.DataFrame | None", as_json: bool) -> None:
+def _show(
+    model: "HetMOGP", target: Path, scores: tuple[dict[str, Any], str] | None, as_json: bool
+) -> None:
     """Print what was learned."""
-    summary, facts = model.summary(), model.fitted.record.facts()
-    content = {
-        "model": str(target),
-        "bound": facts.pop("elbo"),
-        "iterations": facts.pop("n_iter"),
-        **facts,
-        "outputs": {
-            name: {"likelihood": repr(one), "observed": model.n_observed_[name], **one.constants}
-            for name, one in model.likelihoods_.items()
-        },
-        **{key: getattr(summary, key).to_dict("index") for key in TABLES},
-    }
-    text = str(summary)
+    content, text = learned(model, target), str(model.summary())
     if scores is not None:
-        content["holdout"] = scores.to_dict("index")
-        table = scores.to_string(float_format="{:.3f}".format, na_rep="")
-        text += f"\n\nheld-out rows\n{table}"
+        content["holdout"], words = scores
+        text += f"\n\nheld-out rows\n{words}"
     tell(as_json, content, f"{text}\n\nmodel: {target}")

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Json, Model, app, fail, one_clear_line, tell
+from .application import Chosen, DropMissing, Json, Model, Out, app, fail, one_clear_line, tell
 from .files import (
     inputs_at,
     is_many,
+    refuse_many,
     show_table,
-    split_names,
     table_for,
     will_write_table,
 )
@@ -33,13 +33,9 @@ def predict(
         int | None,
         typer.Option(min=2, help="Predict on a grid of so many points per input instead."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="A CSV or Parquet file to write; CSV to standard output by default."),
-    ] = None,
-    outputs: Annotated[
-        str | None, typer.Option(help="The outputs to predict, separated by commas.")
-    ] = None,
+    drop_missing: DropMissing = False,
+    out: Out = None,
+    output: Chosen = None,
     interval: Annotated[
         float, typer.Option(min=0.001, max=0.999, help="The probability of the intervals.")
     ] = 0.9,
@@ -53,7 +49,7 @@ def predict(
     Examples:
     hetmogp predict sales.hetmogp new.csv --out predicted.csv
 
-    hetmogp predict sales.hetmogp --grid 50 --outputs flat --out map.parquet
+    hetmogp predict sales.hetmogp --grid 50 --output flat --out map.parquet
     """
     with one_clear_line():
         if (data is None) == (grid is None):
@@ -64,17 +60,17 @@ def predict(
         from ..model import load
 
         fitted = load(model)
-        chosen = None if outputs is None else split_names(outputs)
         if data is not None and is_many(data):
-            _predict_many(fitted, data, chosen, out, interval, as_json)
+            refuse_many(data, drop_missing)
+            _predict_many(fitted, data, output, out, interval, as_json)
             return
         given: Any = None
         if data is not None:
-            X, given, _ = inputs_at(fitted, data)
+            X, given, _ = inputs_at(fitted, data, drop_missing)
         else:
             assert grid is not None
             X = fitted.grid(grid)
-        predicted = fitted.predict(X, chosen, given).to_frame(interval).set_axis(X.index, axis=0)
+        predicted = fitted.predict(X, output, given).to_frame(interval).set_axis(X.index, axis=0)
         show_table(pd.concat([X, predicted], axis=1), out, as_json)
 
 

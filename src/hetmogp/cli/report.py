@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, Model, app, one_clear_line, tell
+from .application import DropMissing, Json, Model, app, one_clear_line, tell
 from .files import read_for, will_write
 
 
@@ -19,6 +19,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page to write; beside the model, as .html, by default.")
     ] = None,
+    drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about a model: what it is, how well it predicts, what outputs share.
@@ -34,7 +35,7 @@ def report(
         from ..report import write
 
         fitted = load(model)
-        X, Y = (None, None) if data is None else read_for(fitted, data)
+        X, Y = (None, None) if data is None else read_for(fitted, data, drop_missing)
         notes = write(fitted, target, X, Y, title=model.stem)
         lines = [*(f"note: {note}" for note in notes), f"report: {target}"]
         tell(as_json, {"report": str(target), "warnings": notes}, "\n".join(lines))

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from .application import Json, Model, app, fail, one_clear_line, tell
-from .files import is_many, read_for, table_for
+from .application import DropMissing, Json, Model, app, fail, one_clear_line, tell
+from .files import is_many, read_for, refuse_many, table_for
+from .holdout import scored
 
 
 @app.command()
@@ -23,28 +24,29 @@ def score(
         float | None,
         typer.Option(min=0.001, max=0.999, help="Whose coverage is measured; 0.9 by default."),
     ] = None,
+    drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
     """Score a model on a table: of each output the negative log predictive density and more.
 
     Lower is better. coverage is the share of values inside their intervals (of counts and other
     whole numbers it may well be more than was asked for); rmse is the error of the mean, accuracy
-    the share of classes that were the most probable one.
+    the share of classes that were the most probable one. A second table has the same outputs
+    alone, and the best constant of each. Of the table that the model was fitted to, only rows that
+    were held out count, if there are any.
 
     Example: hetmogp score sales.hetmogp test.csv
     """
     with one_clear_line():
         from ..model import load
-        from ..scoring import evaluate
 
         fitted = load(model)
         if is_many(data):
+            refuse_many(data, drop_missing)
             if interval is not None:
                 fail(f"--interval is for a single file: of {data} the density alone is measured")
             scores = fitted.nlpd(table_for(fitted, data))
             lines = (f"{name}  {value:.3f}" for name, value in scores.items())
             tell(as_json, {name: {"nlpd": v} for name, v in scores.items()}, "\n".join(lines))
             return
-        table = evaluate(fitted, *read_for(fitted, data), 0.9 if interval is None else interval)
-        text = table.to_string(float_format="{:.3f}".format, na_rep="")
-        tell(as_json, table.to_dict("index"), text)
+        tell(as_json, *scored(fitted, *read_for(fitted, data, drop_missing), interval or 0.9))

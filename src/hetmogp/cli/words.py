@@ -1,13 +1,13 @@
 """Likelihoods and kernels in words: `steps:poisson:exposure=hours`, `rbf+periodic:period=7d`."""
 
 import inspect
-import operator
 import re
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from itertools import takewhile
 from types import ModuleType
 from typing import Any
+
+from .formula import formula
 
 __all__ = ["kernel_from", "output_from"]
 
@@ -48,20 +48,11 @@ def _likelihood(kinds: Mapping[str, type], words: str, where: str) -> Any:
 
 
 def kernel_from(words: str) -> Any:
-    """A kernel such as `matern32`, `rbf*linear` or `rbf + periodic:period=7d:active_dims=date`."""
+    """A kernel such as `matern32`, `(rbf + linear) * periodic:period=7d` or `RBF(ard=False)`."""
     from .. import kernels
 
-    if "(" in words or ")" in words:
-        raise ValueError(
-            f"--kernel {words!r}: parentheses are not understood; use Python for those"
-        )
     kinds = _kinds(kernels, kernels.Leaf)
-    tight = re.sub(r"\s*([+*:])\s*", r"\1", words.strip())
-    terms = (
-        reduce(operator.mul, (_made("kernel", kinds, one, "--kernel") for one in term.split("*")))
-        for term in tight.split("+")
-    )
-    return reduce(operator.add, terms)
+    return formula(words, lambda name, own: _object("kernel", kinds, name, own, "--kernel"))
 
 
 def _plain(name: str) -> str:
@@ -80,8 +71,15 @@ def _kinds(module: ModuleType, base: type) -> dict[str, type]:
 
 
 def _made(what: str, kinds: Mapping[str, type], words: str, where: str, **given: Any) -> Any:
-    """An object from the name of its class and `option=value` words."""
+    """An object from words between colons: the name of its class, and its options."""
     name, *options = words.split(":")
+    return _object(what, kinds, name, options, where, **given)
+
+
+def _object(
+    what: str, kinds: Mapping[str, type], name: str, options: list[str], where: str, **given: Any
+) -> Any:
+    """An object from the name of its class and `option=value` words."""
     if _plain(name) not in kinds:
         names = ", ".join(sorted(kind.__name__ for kind in kinds.values()))
         raise ValueError(f"{where}: there is no {what} {name!r}; there are {names}")

@@ -1,0 +1,147 @@
+"""Rows held out of a fit, and scores beside baselines: what `fit` and `score` have in common."""
+
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .application import fail
+from .files import columns_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from ..model import HetMOGP
+
+__all__ = ["Chosen", "chosen", "only", "scored"]
+
+
+class Chosen(NamedTuple):
+    """The rows to hold out, how they were chosen, and the column whose groups they are."""
+
+    held: "np.ndarray"
+    how: str
+    by: str | None = None
+
+
+def chosen(
+    table: "pd.DataFrame",
+    X: "pd.DataFrame",
+    path: Path,
+    share: float,
+    by: str | None,
+    after: str | None,
+    seed: int,
+) -> Chosen:
+    """The rows that --holdout, --by and --holdout-after mean.
+
+    Args:
+        table: all of its columns.
+        X: the inputs.
+        path: of the table, for complaints.
+        share: of the rows, at random.
+        by: the column whose groups are held out whole, or the input that `after` is about.
+        after: the last value of an input that is fitted.
+        seed: for what is random.
+    """
+    from ..holdout import at_random, in_groups
+
+    if share and after is not None:
+        fail("--holdout takes rows at random and --holdout-after the last ones: choose one of them")
+    if by is not None and not share and after is None:
+        fail("--by says which rows are held out together: it goes with --holdout")
+    if after is not None:
+        held, name = _later(X, path, by, after)
+        result = Chosen(held, f"those with {name} after {after}")
+    elif by is not None:
+        columns_of(table, [by], path)
+        held = in_groups(table[by], share, seed)
+        groups = table[by][held].nunique(dropna=False)
+        of = table[by].nunique(dropna=False)
+        return Chosen(held, f"{groups} of {of} groups of {by}, chosen at random", by)
+    else:
+        return Chosen(at_random(len(table), share, seed), f"{share:.0%} of the rows, at random")
+    if result.held.all() or not result.held.any():
+        many = "every" if result.held.all() else "no"
+        fail(f"--holdout-after {after}: {many} row of {path} is later")
+    return result
+
+
+def _later(X: "pd.DataFrame", path: Path, by: str | None, after: str) -> tuple["np.ndarray", str]:
+    """Which rows have an input above a limit, and the name of that input."""
+    import pandas as pd
+
+    from ..inputs import read_inputs
+
+    table, columns = read_inputs(X)
+    limit: float | None = None
+    with suppress(ValueError):
+        limit = float(after)
+    kinds = ("time", "duration") if limit is None else ("number",)
+    able = [column for column in columns if column.kind in kinds]
+    if by is not None:
+        able = [column for column in able if column.name == by]
+    if len(able) != 1:
+        names = ", ".join(repr(column.name) for column in able) or "none"
+        what = "a number" if limit is not None else "a date"
+        fail(
+            f"--holdout-after {after} is {what}, and of the inputs of {path} {names} could be "
+            "meant; name one with --by"
+        )
+    (column,) = able
+    if limit is None:
+        values = pd.DataFrame({column.name: [after]})
+        limit = float(read_inputs(values, [column], "--holdout-after")[0][0, 0])
+    j = columns.index(column)
+    return table[:, j] > limit, column.name
+
+
+def only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
+    """The table with its outputs observed in these rows only; text keeps all of its classes."""
+    import pandas as pd
+
+    table = table.copy()
+    for name in outputs:
+        values, kind = table[name].astype(object).where(rows, None), table[name].dtype
+        if isinstance(kind, pd.CategoricalDtype):
+            values = values.astype(kind)
+        elif any(isinstance(value, str) for value in table[name]):
+            values = pd.Categorical(values, sorted(table[name].dropna().unique()))
+        table[name] = values
+    return table
+
+
+def scored(
+    model: "HetMOGP", X: "pd.DataFrame", table: "pd.DataFrame", level: float = 0.9
+) -> tuple[dict[str, Any], str]:
+    """Scores of a model on a table and its baselines there: for programs, and for people.
+
+    Of the table that it was fitted to, only rows that were held out count, if there are any. An
+    output that does not beat its constant is warned of.
+    """
+    from ..baselines import doubts, missing, shown
+    from ..scoring import evaluate
+
+    marked, by = model.fitted.record.held_out, None
+    held, where = model.held_out(X), ""
+    if held is not None and marked is not None and held.any():
+        table = only(table, model.output_names_, held)
+        where = f"{held.sum():,} of {len(held):,} rows, held out of the fit: {marked.how}"
+        by = table[marked.by].tolist() if marked.by in table else None
+    elif held is not None:
+        where = "the model was fitted to these very rows; new ones will be predicted less well"
+    scores = evaluate(model, X, table, level)
+    beside = model.compare_baselines(X, table, by)
+    for words in doubts(beside):
+        warnings.warn(words, UserWarning, stacklevel=2)
+    text = [
+        *([where, ""] if where else []),
+        scores.to_string(float_format="{:.3f}".format, na_rep=""),
+        "",
+        "beside baselines: NLPD, and the gain in nats a value ± its standard error",
+        shown(beside).drop(columns="values").to_string(),
+        *(f"({words})" for words in missing(model.fitted)),
+    ]
+    both = scores.join(beside.drop(columns=["values", "joint"]))
+    return {str(name): row.to_dict() for name, row in both.iterrows()}, "\n".join(text)

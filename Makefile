@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws clean
+.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws clean
 
 install: $(READY)
 
@@ -48,6 +48,13 @@ slow: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What the code of the pages prints, put under each block.
+OUTPUTS := index.md install.md tour.md missing_data.md questions.md forecasting.md large_data.md \
+    saved_models.md your_own_kernel.md your_own_likelihood.md
+
+outputs: $(READY)
+	$(BIN)/python docs/outputs.py $(OUTPUTS)
 
 stress: $(READY)
 	$(BIN)/python benchmarks/stress.py --fits 200

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hetmogp as hm
+from docs import outputs
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,11 +26,17 @@ def code(page, language="python"):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def run(page):
+def run(page, capsys):
+    """The names that a page defines and what it prints, which is what it shows."""
     names: dict = {}
-    for block in code(page):
+    printed = ""
+    for block, output in zip(code(page), outputs.shown(page), strict=True):
         exec(block, names)
-    return names
+        new = capsys.readouterr().out
+        if output is not None:
+            assert outputs.without_numbers(new) == outputs.without_numbers(output), "make outputs"
+        printed += new
+    return names, printed
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if code(page)], ids=lambda page: page.name)
@@ -37,10 +44,9 @@ def test_the_code_of_a_page_runs(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # for the files that pages write
     monkeypatch.setattr(plt, "show", lambda: None)
     try:
-        names = run(page)
+        names, shown = run(page, capsys)
     finally:
         plt.close("all")
-    shown = capsys.readouterr().out
     assert shown
     if page.name == "README.md":
         assert names["model"].converged_

@@ -268,11 +268,11 @@ def commands(rng: np.random.Generator, folder: Path) -> str:
         "y:no",
     ]
     words = {
-        "predict": [["--grid", "3"], ["--outputs", "n"], ["--interval", "2"], ["--json"]],
+        "predict": [["--grid", "3"], ["--output", "n"], ["--interval", "2"], ["--json"]],
         "score": [["--interval", "0.5"], ["--json"], ["--interval", "x"]],
         "report": [["--out", str(folder / "r.html")], ["--out", str(folder / "no" / "r.html")]],
         "fit": [["--max-iter", "0"], ["--output", str(rng.choice(names))], ["--kernel", "rbf+"]],
-        "discover": [["--outputs", str(rng.choice(names))], ["--json"]],
+        "discover": [["--output", str(rng.choice(names))], ["--json"]],
     }
     command = str(rng.choice(list(words), p=[0.4, 0.2, 0.05, 0.25, 0.1]))
     first = [model, spoilt, folder, folder / "no.file", data][int(rng.integers(5))]

@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_is_passed_over(folder, tmp_path):
     whole = fit(tmp_path, max_iter=5, tol=1e-12, prune=False)
     last = tmp_path / "000000005.checkpoint"
     last.write_bytes(last.read_bytes()[:-10])
-    with pytest.warns(RuntimeWarning, match="000000005.*the checkpoint before"):
+    with pytest.warns(RuntimeWarning, match="000000005.*previous checkpoint"):
         again = fit(tmp_path, max_iter=5, tol=1e-12, prune=False)
     np.testing.assert_array_equal(again.weights_, whole.weights_)
     assert again.n_iter_ == 5
@@ -126,7 +126,7 @@ def test_a_damaged_checkpoint_is_passed_over(folder, tmp_path):
     data[len(data) // 2] ^= 1
     last.write_bytes(data)
     (tmp_path / "000000004.checkpoint").write_bytes(b"")
-    with pytest.warns(RuntimeWarning, match="checkpoint before"):
+    with pytest.warns(RuntimeWarning, match="using the previous checkpoint"):
         again = fit(tmp_path, max_iter=5, tol=1e-12, prune=False)
     np.testing.assert_array_equal(again.weights_, whole.weights_)
 
@@ -166,7 +166,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path, monkeypatch):
 
     full = checkpoint.write_numbers
     monkeypatch.setattr(checkpoint, "write_numbers", write)
-    with pytest.warns(RuntimeWarning, match="iteration 2: .*No space left.*goes on"):
+    with pytest.warns(RuntimeWarning, match="iteration 2: .*No space left.*continues"):
         model = fit(tmp_path, max_iter=2, tol=1e-12, prune=False)
     assert model.n_iter_ == 2
     assert [path.name for path in tmp_path.iterdir()] == ["000000001.checkpoint"]

@@ -332,7 +332,7 @@ def test_a_file_that_changes_after_it_was_looked_at_is_told(tmp_path):
     path.write_text("a\n1\n")
     table = hm.Table(path, inputs=[])
     path.write_text("a\nx\n")
-    with pytest.raises(OSError, match=r"t\.csv cannot be read any more"):
+    with pytest.raises(OSError, match=r"t\.csv can no longer be read"):
         table.whole()
     path.write_text("a\n1\n2\n")
     with pytest.raises(OSError, match=r"t\.csv had 1 rows here and now has 2"):

@@ -356,7 +356,8 @@ def test_the_command_prints_json_and_reads_parquet(table, tmp_path):
     path = tmp_path / "data.parquet"
     pd.read_csv(table).to_parquet(path)
     found = CliRunner().invoke(
-        app, ["discover", str(path), "--inputs", "t", "--outputs", "on,kind", "--json"]
+        app,
+        ["discover", str(path), "--inputs", "t", "--output", "on", "--output", "kind", "--json"],
     )
     rows = json.loads(found.stdout)
     assert [(row["output"], row["likelihood"]) for row in rows] == [
@@ -370,12 +371,12 @@ def test_the_command_prints_json_and_reads_parquet(table, tmp_path):
     [
         (["nowhere.csv", "--inputs", "t"], "there is no file nowhere.csv"),
         (["DATA", "--inputs", "lat"], "has no column 'lat'; it has 't', 'on', 'kind', 'none'"),
-        (["DATA", "--inputs", "t", "--outputs", "off"], "has no column 'off'"),
+        (["DATA", "--inputs", "t", "--output", "off"], "has no column 'off'"),
         (["DATA", "--inputs", ","], "no column was named"),
         (["DATA", "--inputs", "none"], "row 0, column 'none'"),
         (["EMPTY", "--inputs", "t"], "as a table"),
         (
-            ["DATA", "--inputs", "t", "--outputs", "t,on"],
+            ["DATA", "--inputs", "t", "--output", "t", "--output", "on"],
             "'t' is named as an input and as an output",
         ),
         (["DATA", "--inputs", "t,on,kind,none"], "has no column beside the inputs"),

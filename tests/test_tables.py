@@ -253,9 +253,9 @@ def test_further_bad_values_are_counted():
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (np.array([0.0, np.nan, 1.0]), ["X, row 1", "'x0'", "nan"]),
+        (np.array([0.0, np.nan, 1.0]), ["X, row 1", "'x0'", "NaN", "1 row has such inputs, of 3"]),
         (np.array([[0.0, 1.0], [1.0, -np.inf]]), ["X, row 1", "'x1'", "inf"]),
-        (pd.DataFrame({"lat": [0.0, None]}), ["X, row 1", "'lat'", "nan"]),
+        (pd.DataFrame({"lat": [0.0, None]}), ["X, row 1", "'lat'", "NaN"]),
         (pd.DataFrame({"lat": pd.array([0, None], dtype="Int64")}), ["X, row 1", "'lat'"]),
         (pd.DataFrame({"lat": np.array([0.0, None], dtype=object)}), ["X, row 1", "'lat'"]),
         (pd.DataFrame({"lat": [f"place {i}" for i in range(60)]}), ["'lat'", "'place 0'", "60"]),
@@ -264,7 +264,7 @@ def test_further_bad_values_are_counted():
         (pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "NaT"])}), ["X, row 1", "'when'"]),
         (pd.DataFrame({"lat": [{"deg": 1}, {"deg": 2}]}), ["'lat'", "deg", "numbers"]),
         (np.ones((2, 1, 1)), ["(2, 1, 1)", "(N, p)"]),
-        (np.ones((2, 0)), ["no columns"]),
+        (np.ones((2, 0)), ["0 feature(s)", "minimum of 1"]),
         ([[1.0, 2.0], [3.0]], ["rows differ"]),
         (None, ["(N, p)"]),
     ],
@@ -283,7 +283,7 @@ def test_inputs_with_the_same_name_twice_are_refused():
 
 
 def test_bad_inputs_of_one_output_name_it():
-    with pytest.raises(ValueError, match=r"inputs of 'count', row 0, column 'x0': nan"):
+    with pytest.raises(ValueError, match=r"inputs of 'count', row 0, column 'x0': NaN"):
         load(PAIR, [x, np.array([np.nan])], [real, [1.0]])
 
 
@@ -339,7 +339,9 @@ def test_unequal_indexes_matter_per_output_too():
 def test_columns_of_an_earlier_fit_are_demanded():
     with pytest.raises(ValueError, match="no column 'lat'"):
         read_inputs(pd.DataFrame({"lon": x}), columns=[Column("lat")])
-    with pytest.raises(ValueError, match=r"2 columns, but the model was fitted on 1: \['lat'\]"):
+    with pytest.raises(
+        ValueError, match=r"2 features, but HetMOGP is expecting 1 features as input: \['lat'\]"
+    ):
         read_inputs(np.c_[x, x], columns=[Column("lat")])
 
 

@@ -1,6 +1,6 @@
-"""What is drawn of a fitted model along one of its inputs: lines, bands, observed values and gaps.
+"""Curves of a fitted model along one input: lines, bands, observed values and gaps.
 
-Pictures and reports draw the same things in different ways; here is what they have in common.
+Plots and reports draw these in different ways; this file holds what they have in common.
 """
 
 from collections.abc import Mapping
@@ -40,30 +40,30 @@ __all__ = [
     "turns",
 ]
 
-POINTS = 300  # of a curve
-DRAWS = 1000  # of functions, for a band that has no closed form
-LONG = 0.05  # of the whole range: what is not observed for less is not worth a mark
+POINTS = 300  # points of a curve
+DRAWS = 1000  # draws of functions, for a band that has no closed form
+LONG = 0.05  # share of the whole range; shorter gaps are not marked
 
 
 class Curve(NamedTuple):
-    """What is drawn of an output over one input."""
+    """The curve of an output over one input."""
 
     centre: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    line: str  # what the centre is
+    line: str  # what the centre line shows
     band: str
-    steps: bool = False  # whether the band goes in whole numbers
+    steps: bool = False  # whether the band takes whole numbers only
 
 
 class Seen(NamedTuple):
     """The observed values of one output.
 
     Attributes:
-        inputs: where they were observed.
-        codes: the values as numbers, classes as positions.
-        values: the values on the scale of a picture: rates, labels that are numbers, positions.
-        censored: which of them are only known to be larger.
+        inputs: the inputs at which they were observed.
+        codes: the values as numbers; classes as positions.
+        values: the values on the scale of a plot: rates, numeric labels or positions.
+        censored: the values that are right-censored.
     """
 
     inputs: np.ndarray  # (n, p)
@@ -72,22 +72,22 @@ class Seen(NamedTuple):
     censored: np.ndarray  # (n,)
 
     def at(self, rows: np.ndarray) -> Self:
-        """Some of them."""
+        """The values at some rows."""
         return self._replace(**{name: part[rows] for name, part in self._asdict().items()})
 
 
 class Line(NamedTuple):
-    """A straight line through the inputs, along one of them."""
+    """A straight line through the space of inputs, along one of them."""
 
-    j: int  # the input it goes along
-    table: np.ndarray  # (n, p), the inputs on it
+    j: int  # the position of the input along which the line runs
+    table: np.ndarray  # (n, p), the inputs on the line
 
 
 # -- the model and the data ------------------------------------------------------------------------
 
 
 def likelihood_of(model: HetMOGP, output: str) -> Likelihood:
-    """The likelihood of an output that must be there."""
+    """The likelihood of an output; an error if there is no such output."""
     check_is_fitted(model, "elbo_")
     if output not in model.likelihoods_:
         raise ValueError(f"no output {output!r}; there are {', '.join(model.output_names_)}")
@@ -95,14 +95,14 @@ def likelihood_of(model: HetMOGP, output: str) -> Likelihood:
 
 
 def read_data(model: HetMOGP, X: Any, Y: Any) -> Dataset | None:
-    """The data to draw, if any is given."""
+    """The data to draw; None if none are given."""
     if (X is None) != (Y is None):
         raise ValueError("X and Y belong together: give both, or neither")
     return None if X is None else read(model.likelihoods_, X, Y, model.columns_)
 
 
 def range_of(model: HetMOGP, data: Dataset | None) -> np.ndarray:
-    """The smallest and largest inputs of the data given, or else of those fitted, (2, p)."""
+    """The smallest and largest inputs, (2, p), of the given data or else of the training data."""
     if data is None:
         return model.input_range_
     rows = np.concatenate(data.inputs)
@@ -110,7 +110,7 @@ def range_of(model: HetMOGP, data: Dataset | None) -> np.ndarray:
 
 
 def middle(model: HetMOGP, data: Dataset | None) -> np.ndarray:
-    """The median of each input of the data given, or else fitted; of labels, the most frequent."""
+    """The median of each input of the data; for labels the most frequent one."""
     rows = np.concatenate(model.inducing_inputs_ if data is None else data.inputs)
     middle = np.median(rows, axis=0)
     for j, column in enumerate(model.columns_):
@@ -120,7 +120,7 @@ def middle(model: HetMOGP, data: Dataset | None) -> np.ndarray:
 
 
 def shown_as(model: HetMOGP, table: np.ndarray, j: int) -> np.ndarray:
-    """Input j of a table of numbers as matplotlib takes it: dates as such, labels as positions."""
+    """Input j of a table of numbers as matplotlib takes it: dates as dates, labels as positions."""
     column = model.columns_[j]
     if column.kind == "time":
         return np.asarray(column.decode(table[:, j]), "datetime64[us]")
@@ -128,7 +128,7 @@ def shown_as(model: HetMOGP, table: np.ndarray, j: int) -> np.ndarray:
 
 
 def seen_of(data: Dataset, output: str) -> Seen:
-    """What was observed of one output."""
+    """The observed values of one output."""
     d = data.names.index(output)
     likelihood, seen = data.likelihoods[d], data.observed()[d]
     codes = values = data.values[d][seen]
@@ -145,10 +145,10 @@ def seen_of(data: Dataset, output: str) -> Seen:
 
 
 def gaps(seen: np.ndarray, every: np.ndarray) -> list[tuple[float, float]]:
-    """Ranges where an output was not observed, though the data go on.
+    """Ranges in which one output was not observed although others were.
 
-    A gap is longer than 5% of the whole range, and than four times what nine tenths of the
-    distances between neighbours keep below: values at random rarely leave such a one.
+    A gap is longer than 5% of the whole range and than four times the 90% quantile of the distances
+    between neighbours. Values missing at random rarely leave such a gap.
     """
     seen = np.unique(seen)
     lowest, highest = every.min(), every.max()
@@ -170,16 +170,16 @@ def line_through(
     data: Dataset | None = None,
     points: int = POINTS,
 ) -> Line:
-    """Where to draw: along one input, the others held.
+    """The line along which to draw: one input varies and the others are held fixed.
 
     Args:
         model: a fitted model.
-        what: who asks, for complaints.
-        x: values of that input, or whole rows; by default `points` over the range of the data.
-        along: the input, by name; needed where more than one is not a label.
+        what: the name of the caller, for error messages.
+        x: values of the input, or whole rows; by default `points` values over the data's range.
+        along: the name of the input; needed if several inputs are not labels.
         at: values of the other inputs; by default their medians, or the most frequent label.
-        data: what ranges and medians are of; by default what was fitted.
-        points: how many, where x is not given.
+        data: the data that give ranges and medians; by default the training data.
+        points: the number of points, if x is not given.
     """
     columns = model.columns_
     names = [column.name for column in columns]
@@ -221,7 +221,7 @@ def line_through(
 
 
 def quantity(output: str, likelihood: Likelihood) -> str:
-    """What is drawn of an output, in words."""
+    """The label of the quantity that is drawn for an output."""
     if likelihood.outcome in ("yes/no", "nominal"):
         return f"P({output} = {'1' if likelihood.outcome == 'yes/no' else 'class'})"
     unit = likelihood.unit_column
@@ -252,7 +252,7 @@ def curve_of(model: HetMOGP, prediction: OutputPrediction, level: float) -> Curv
 def bundle_of(
     model: HetMOGP, output: str, table: np.ndarray, n: int, of: Kind = "expected"
 ) -> np.ndarray:
-    """Draws of an output, or of its expected value, along a line, (n, N): each is one function."""
+    """Draws of an output or of its expected value along a line, (n, N); each is one function."""
     likelihood = likelihood_of(model, output)
     if likelihood.outcome in ("nominal", "circular"):
         raise ValueError(
@@ -266,7 +266,7 @@ def bundle_of(
 
 
 def turns(curve: Curve) -> list[Curve]:
-    """A curve of directions unbroken, and again a turn above and below where it shows."""
+    """A curve of directions without jumps, repeated a turn above and below where visible."""
     turn = 2.0 * np.pi
     moved = np.unwrap(curve.centre) - curve.centre
     centre, lower, upper = (part + moved for part in (curve.centre, curve.lower, curve.upper))
@@ -278,7 +278,7 @@ def turns(curve: Curve) -> list[Curve]:
 
 
 def reach_of(level: float) -> float:
-    """How many standard deviations each way hold a normal variable with this probability."""
+    """The half-width, in standard deviations, of a central normal interval of this level."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie strictly between 0 and 1, not {level}")
     return float(norm.ppf(0.5 + level / 2))
@@ -298,9 +298,9 @@ def _band_of_mean(prediction: OutputPrediction, level: float) -> tuple[np.ndarra
 
 
 def _draws(mean: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Draws of parameter functions, (draws, N, J): the same noise at all inputs.
+    """Draws of parameter functions, (draws, N, J), with the same noise at all inputs.
 
-    Each input has its own posterior then, and what is drawn of it is smooth.
+    Each input has its correct posterior, and the drawn curves are smooth.
     """
     noise = np.random.default_rng(0).standard_normal((DRAWS, factor.shape[2]))
     return mean + np.einsum("njr,kr->knj", factor, noise)

@@ -1,12 +1,13 @@
-"""Tables on disk, larger than memory: read in part, shuffled, every row once an epoch.
+"""Tables on disk that may be larger than memory; each epoch reads every row once, shuffled.
 
-A table is cut into *units* that can be read by themselves: the row groups of Parquet files, whole
-files of other formats. An epoch reads the units in random order, some at a time into a buffer,
-whose rows are shuffled and handed out. The order depends on (seed, epoch) alone, and where it is
-taken up again is found by counting: units that were done with are not read.
+A table is divided into *units* that can be read separately: the row groups of Parquet files, and
+whole files of other formats. An epoch reads the units in random order into a buffer, several at a
+time, and shuffles the rows of the buffer. The order depends only on (seed, epoch). A resumed fit
+finds its position by counting rows, so it does not read units that were already used.
 
-Several processes share the table by *lanes*, sections of as many rows each. A unit across a border
-is read on both sides, each taking its rows; so lanes may even be more than units.
+Several processes share the table by *lanes*, which are sections of equally many rows. A unit that
+crosses a border is read for both lanes, and each keeps its own rows, so there may be more lanes
+than units.
 """
 
 import glob
@@ -28,7 +29,7 @@ from .delimited import COMPRESSED, TextPart
 
 __all__ = ["Sample", "Table"]
 
-BUFFER = 200_000  # rows that are shuffled among each other
+BUFFER = 200_000  # rows that are shuffled together
 FRAME = 50_000  # rows that are read, predicted or scored together
 SAMPLE = 20_000  # rows that learning starts from
 ENDINGS = {
@@ -45,13 +46,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Unit:
-    """Rows that are read together, or some of them.
+    """Rows that are read together, or a part of them.
 
     Attributes:
-        part: what reads them.
-        number: the unit's, in the table.
-        begin: the first that is wanted.
-        end: after the last that is wanted.
+        part: the reader.
+        number: the number of the unit in the table.
+        begin: the first row that is wanted.
+        end: the row after the last that is wanted.
     """
 
     part: ArrowPart | TextPart
@@ -61,14 +62,14 @@ class Unit:
 
     @property
     def rows(self) -> int:
-        """How many there are to read."""
+        """The number of rows to read."""
         return self.part.rows
 
     def __len__(self) -> int:
         return self.end - self.begin
 
     def cut(self, begin: int, end: int) -> Self:
-        """Those of its rows, counted from its beginning, that are between two numbers."""
+        """The rows between two positions, counted from the beginning of the unit."""
         return replace(self, begin=max(begin, 0), end=min(end, self.rows))
 
     def read(self, columns: Sequence[str]) -> pa.Table:
@@ -76,11 +77,11 @@ class Unit:
         try:
             table = self.part.to_table(columns)
         except (OSError, ValueError) as error:
-            raise OSError(f"{self.part.path} cannot be read any more: {error}") from error
+            raise OSError(f"{self.part.path} can no longer be read: {error}") from error
         if table.num_rows != self.rows:
             raise OSError(
                 f"{self.part.path} had {self.rows} rows here and now has {table.num_rows}: it "
-                "was changed while it was being read"
+                "was changed during the fit"
             )
         return table.slice(self.begin, len(self))
 
@@ -91,19 +92,19 @@ class Unit:
 class Table:
     """A table in one or more files, which need not fit into memory.
 
-    Goes wherever X and Y go: `model.fit(table)`.
+    It is accepted wherever X and Y are: `model.fit(table)`.
 
     Args:
         source: a file, a folder, a pattern such as "sales/*.parquet", or a list of files. Parquet
-            and Arrow (Feather) files are told by their endings; others are text (CSV), of which
-            a folder may hold .csv and .tsv, compressed or not. All files have the same columns,
-            in any order.
+            and Arrow (Feather) files are recognised by their endings. All other files are read as
+            text (CSV); in a folder these are the .csv and .tsv files, compressed or not. All files
+            have the same columns, in any order.
         inputs: the columns that are inputs.
-        lanes: into how many sections the rows are cut, of each of which every mini-batch has as
-            many rows; as many as there are processes by default. Processes each read their own. A
-            fit by fewer processes with as many lanes is the same fit.
-        text: columns that are text, even if they look like numbers; inputs among them are labels.
-            Those that the table has not are passed over.
+        lanes: the number of sections into which the rows are divided. Every mini-batch has equally
+            many rows of each. By default there are as many lanes as processes, and each process
+            reads its own. Fewer processes with the same number of lanes make the same fit.
+        text: columns to read as text, even if they look like numbers; inputs among them are
+            labels. Names of columns that the table does not have are ignored.
     """
 
     def __init__(
@@ -120,8 +121,8 @@ class Table:
         if len(kinds) > 1:
             endings = sorted({path.suffix.lower() for path in self.files})
             raise ValueError(
-                f"{self} has files ending in {', '.join(endings)}; wanted are files of one kind, "
-                f"of {', '.join(ENDINGS)}"
+                f"{self} has files ending in {', '.join(endings)}; give files of one kind, "
+                f"out of {', '.join(ENDINGS)}"
             )
         if lanes is not None and (not isinstance(lanes, Integral) or lanes < 1):
             raise ValueError(f"lanes must be a whole number >= 1, not {lanes!r}")
@@ -156,7 +157,7 @@ class Table:
 
     @property
     def lanes(self) -> int:
-        """Into how many sections the rows are cut."""
+        """The number of sections into which the rows are divided."""
         return int(self._lanes or distributed.count())
 
     @property
@@ -165,26 +166,26 @@ class Table:
         each, left = divmod(self.lanes, distributed.count())
         if left:
             raise ValueError(
-                f"{self} is cut into {self.lanes} lanes, which {distributed.count()} processes "
-                "cannot share evenly; leave lanes out, or make it a multiple"
+                f"{self} is divided into {self.lanes} lanes, which {distributed.count()} processes "
+                "cannot share evenly; omit lanes, or make it a multiple of the processes"
             )
         return range(distributed.index() * each, (distributed.index() + 1) * each)
 
     @property
     def in_words(self) -> str:
-        """How large it is, in words."""
+        """The size of the table, in words."""
         return f"{len(self)} rows in {len(self.files)} files, in {self.lanes} lanes"
 
     def agree(self) -> None:
-        """Refuse a table that other processes see otherwise."""
+        """Raise an error if another process sees a different table."""
         rows = [unit.rows for unit in self._units]
         seen = ([path.name for path in self.files], rows, self.lanes)
         mine = [self.in_words, zlib.crc32(repr(seen).encode())]
         for k, other in enumerate(distributed.gathered(mine)):
             if other != mine:
                 raise distributed.GroupError(
-                    f"{self} has {self.in_words}, but for process {k} {other[0]}: all processes "
-                    "must see the same files"
+                    f"{self} has {self.in_words} here, but {other[0]} in process {k}: all "
+                    "processes must see the same files"
                 )
 
     def __str__(self) -> str:
@@ -194,7 +195,7 @@ class Table:
         return sum(map(len, self._units))
 
     def section(self, number: int, count: int) -> list[Unit]:
-        """The rows of one of so many sections of (nearly) the same length."""
+        """The rows of one of `count` sections of (nearly) the same length."""
         begin, end = (k * len(self) // count for k in (number, number + 1))
         units, first = [], 0
         for unit in self._units:
@@ -204,7 +205,7 @@ class Table:
         return units
 
     def own_section(self) -> list[Unit]:
-        """The rows of this process, where processes pass over the table together."""
+        """The rows of this process in a pass that several processes make together."""
         return self.section(distributed.index(), distributed.count())
 
     def epoch(
@@ -216,15 +217,15 @@ class Table:
         lane: int = 0,
         do: Callable[[pd.DataFrame], Any] = lambda frame: frame,
     ) -> Iterator[Any]:
-        """All rows of a lane once, in frames of some hundred thousand, in random order.
+        """All rows of a lane once, in random order, in frames of about `BUFFER` rows.
 
         Args:
-            columns: those wanted.
-            seed: of the order.
-            epoch: which one.
-            skip: rows at the beginning to leave out.
-            lane: which one.
-            do: what to make of each frame.
+            columns: the columns to read.
+            seed: the seed of the order.
+            epoch: the number of the epoch.
+            skip: the number of rows to skip at the beginning.
+            lane: the number of the lane.
+            do: the function to apply to each frame.
         """
         units = self.section(lane, self.lanes)
         shuffled = np.random.default_rng([seed, epoch, lane]).permutation(len(units))
@@ -235,12 +236,12 @@ class Table:
             skip = max(skip - len(rows), 0)
 
     def each(self, do: Callable[[pd.DataFrame], T], columns: Sequence[str]) -> Iterator[T]:
-        """What is made of this process's rows, in order, ten thousands at a time."""
+        """Apply a function to this process's rows, in order, `FRAME` rows at a time."""
         for part in _buffers(self.own_section(), FRAME):
             yield self._made(part, columns, do)
 
     def frames(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """All rows in order, ten thousands at a time."""
+        """All rows in order, `FRAME` rows at a time."""
         return (self._frame(part, columns) for part in _buffers(self._units, FRAME))
 
     def whole(self) -> pd.DataFrame:
@@ -248,7 +249,7 @@ class Table:
         return self._frame(self._units, self.columns)
 
     def _frame(self, units: Sequence[Unit], columns: Sequence[str]) -> pd.DataFrame:
-        """The rows of some units; labels that came as numbers are made text."""
+        """The rows of some units; labels that were read as numbers become text."""
         self._must_have(columns)
         table = pa.concat_tables([unit.read(columns) for unit in units]).unify_dictionaries()
         frame = table.to_pandas(ignore_metadata=True)
@@ -264,7 +265,7 @@ class Table:
         do: Callable[[pd.DataFrame], T],
         rows: np.ndarray | slice = slice(None),
     ) -> T:
-        """What is made of rows of some units; the error about a bad one names its file."""
+        """Apply a function to the rows of some units; an error about a row names its file."""
         try:
             return do(self._frame(units, columns).iloc[rows])
         except ValueError:
@@ -278,18 +279,18 @@ class Table:
     def sample(
         self, columns: Sequence[str], seed: int, report: Callable[[float], Any] = lambda done: None
     ) -> "Sample":
-        """Rows drawn in one pass over the table, and how many values each column has.
+        """Draw rows in one pass over the table, and count the values of each column.
 
-        Each process passes over a section. What is drawn does not depend on how many there are.
+        Each process reads a section. The sample does not depend on the number of processes.
 
         Args:
-            columns: those wanted.
-            seed: of the draw.
-            report: is called with the share of the pass that is done.
+            columns: the columns to read.
+            seed: the seed of the draw.
+            report: called with the completed share of the pass.
         """
         self.agree()
         share = SAMPLE / len(self)
-        key = zlib.crc32(b"sample")  # not the user's own random numbers, by chance
+        key = zlib.crc32(b"sample")  # so that these are not the numbers of the user's generator
 
         def own() -> tuple[pd.DataFrame, dict[str, int]]:
             chosen, values = [pd.DataFrame()], dict.fromkeys(columns, 0)
@@ -306,36 +307,36 @@ class Table:
         samples, counts = zip(*distributed.gathered(distributed.together(own)), strict=True)
         rows = _joined(samples)
         for name in set(self.text) & set(self.inputs):
-            rows[name] = pd.Categorical(rows[name])  # so that nobody takes them for numbers
+            rows[name] = pd.Categorical(rows[name])  # so that they are not read as numbers
         return Sample(rows, {name: sum(int(values[name]) for values in counts) for name in columns})
 
 
 class Sample(NamedTuple):
-    """Some rows of a table, and what one pass over all of them has counted."""
+    """Some rows of a table, and the counts from one pass over all of them."""
 
     rows: pd.DataFrame
     values: dict[str, int]
 
 
 def _files(source: Any) -> list[Path]:
-    """The files that a name, a pattern, a folder or a list stands for."""
+    """The files of a name, a pattern, a folder or a list."""
     if not isinstance(source, str | os.PathLike):
         paths = [Path(one) for one in source]
     elif Path(source).is_dir():
         files = (p for p in Path(source).rglob("*") if _ending(p) in ENDINGS and p.is_file())
-        paths = sorted(p for p in files if p.name[0] not in "._")  # others' unfinished business
+        paths = sorted(p for p in files if p.name[0] not in "._")  # temporary files
     elif Path(source).exists():  # its name may look like a pattern
         paths = [Path(source)]
     else:
         paths = sorted(map(Path, glob.glob(str(source), recursive=True)))
     if not paths:
         named = repr(str(source)) if isinstance(source, str | os.PathLike) else "an empty list"
-        raise FileNotFoundError(f"{named} is no file, folder or pattern with data files")
+        raise FileNotFoundError(f"{named} is not a file, folder or pattern with data files")
     return paths
 
 
 def _kind(path: Path) -> str:
-    """What a file is, by its ending; if in doubt text, whose reader tells what is none."""
+    """The kind of a file by its ending; by default text, whose reader rejects other files."""
     return ENDINGS.get(_ending(path), "text")
 
 
@@ -345,17 +346,17 @@ def _ending(path: Path) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """A label as text; a whole number that came as a float is written as a whole number."""
+    """A label as text; a float that is a whole number is written without decimals."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One frame of those that have rows: the others may lack columns, or their types."""
+    """Concatenate the frames that have rows; empty ones may lack columns or types."""
     return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
 
 def _buffers(units: Sequence[Unit], rows: int) -> Iterator[list[Unit]]:
-    """Units in a row, as many as hold so many rows or more."""
+    """Consecutive units, in groups that hold at least the given number of rows."""
     part: list[Unit] = []
     for unit in units:
         part.append(unit)

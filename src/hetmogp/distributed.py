@@ -1,8 +1,8 @@
 """Several processes that fit one model together, on JAX's own distributed runtime.
 
-Every process runs the same program. `initialize` makes them a group; from then on `fit` spreads the
-rows over all devices of all processes. The rest of this file is what processes say to each other
-beside the numbers of a step, which XLA's collectives reduce.
+Every process runs the same program. `initialize` forms a group of them; from then on `fit` spreads
+the rows over all devices of all processes. XLA's collectives sum the numbers of a step. The rest of
+this file is about the other messages between processes.
 """
 
 import atexit
@@ -26,9 +26,9 @@ from . import addresses, jax_private, messages
 
 __all__ = ["GroupError", "count", "index", "initialize"]
 
-HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
-LATER = 3600  # seconds by which JAX is more patient than we are, or than it is by itself
-PARTING = 3  # seconds that a process waits for the others at its end, once something has failed
+HEARTBEAT = 30  # seconds without a heartbeat after which a process counts as dead
+LATER = 3600  # seconds added to JAX's own timeouts, so that ours apply first
+PARTING = 3  # seconds that a process waits for the others at its end after a failure
 FRAME = 512  # bytes that one exchange carries; longer messages take a second one
 LONGEST = 2**32  # bytes of a message
 LOST = re.compile("gloo|nccl|unavailable|connection|socket", re.IGNORECASE)
@@ -40,7 +40,7 @@ _alone = False
 
 
 class GroupError(ConnectionError):
-    """Processes did not become a group, or one of a group failed."""
+    """No group of processes was formed, or one process of a group failed."""
 
 
 # -- forming a group -------------------------------------------------------------------------------
@@ -56,34 +56,35 @@ def initialize(
     initialization_timeout: int = 300,
     **options: Any,
 ) -> None:
-    """Make the processes of a job one group; call it once in each, before anything else.
+    """Form a group of the processes of a job; call it once in each, before anything else.
 
-    Under SLURM, in an indexed job of Kubernetes (with `jax[k8s]`) and under `mpirun` (with mpi4py)
-    nothing need be said. Elsewhere say it by arguments, or by the variables of the environment
+    No arguments are needed under SLURM, in an indexed Kubernetes job (with `jax[k8s]`) or under
+    `mpirun` (with mpi4py). Elsewhere, give the arguments or set the environment variables
     JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
-    Process 0 listens on the coordinator's address, and on no other; `coordinator_bind_address` or
-    JAX_COORDINATOR_BIND_ADDRESS name another. Anyone who reaches it can join: use it on networks
-    that you trust.
+    Process 0 listens only on the coordinator's address, unless `coordinator_bind_address` or
+    JAX_COORDINATOR_BIND_ADDRESS names another. Anyone who can reach the address can join, so use
+    only networks that you trust.
 
-    A process that dies takes the others down after the heartbeat; start the job again with
-    `fit(..., checkpoint=..., resume=True)` and it goes on.
+    If a process dies, the others end after the heartbeat timeout. Start the job again with
+    `fit(..., checkpoint=..., resume=True)` to resume it.
 
     Args:
         coordinator_address: host and port of process 0, as "10.0.0.1:12345".
-        num_processes: how many there are.
-        process_id: which one this is, from 0.
-        cluster_detection_method: how to find these three out, should several ways be possible.
-        heartbeat_timeout_seconds: how long a process may be silent.
-        initialization_timeout: seconds to wait for the others.
-        **options: any other of `jax.distributed.initialize`.
+        num_processes: the number of processes.
+        process_id: the number of this process, from 0.
+        cluster_detection_method: how to detect these three, if there are several ways.
+        heartbeat_timeout_seconds: seconds without a heartbeat after which a process counts as
+            dead.
+        initialization_timeout: seconds to wait for the other processes.
+        **options: other arguments of `jax.distributed.initialize`.
 
     Raises:
-        GroupError: where no group was formed.
+        GroupError: if no group was formed.
     """
     global _formed
     if jax.distributed.is_initialized():
-        raise GroupError("initialize was called in this process before: it can be called once")
+        raise GroupError("initialize was already called in this process; call it only once")
     _leave_when_failed()
     place: addresses.Place | None = None
     listening = options.pop("coordinator_bind_address", None)
@@ -109,13 +110,13 @@ def initialize(
                 coordinator_bind_address=listening,
                 heartbeat_timeout_seconds=heartbeat_timeout_seconds,
                 initialization_timeout=initialization_timeout + LATER,
-                # One process may have more to do at the end; whether it lives the heartbeat tells.
+                # One process may have more to do at the end; the heartbeat shows that it is alive.
                 **{"shutdown_timeout_seconds": LATER, **options},
             )
         except Exception as error:
             trouble.append(error)
 
-    # In a thread, because JAX ends a process that has waited too long without a word of Python.
+    # In a thread, because after a timeout JAX ends the process without a Python exception.
     waiting = threading.Thread(target=connect, daemon=True)
     waiting.start()
     waiting.join(initialization_timeout)
@@ -124,21 +125,21 @@ def initialize(
         others = "the others" if place is None else f"all {place.processes} processes"
         here = "" if listening is None else f"; this process listens on {listening}"
         raise GroupError(
-            f"no group of processes was formed: {others} were waited for during "
-            f"{initialization_timeout} s; see that all were started, with the same address of "
-            f"process 0, and that they can reach its port{here}"
+            f"no group of processes was formed: waited {initialization_timeout} s for {others}; "
+            "check that all were started with the same address of process 0, and that they can "
+            f"reach its port{here}"
         )
     if trouble or place is None:
         give_up()
         raise GroupError(f"no group of processes was formed: {trouble[0]}") from trouble[0]
     try:
         came = jax.process_count()
-    except RuntimeError as error:  # of gloo, where the name of this machine is unknown to itself
+    except RuntimeError as error:  # from gloo, if this machine cannot resolve its own name
         give_up()
         raise GroupError(f"no group of processes was formed: {error}") from error
     _formed = True
     if came != place.processes:
-        raise GroupError(f"a group of {place.processes} processes was asked for, and {came} came")
+        raise GroupError(f"expected a group of {place.processes} processes, but {came} joined")
 
 
 # -- leaving a group -------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def initialize(
 
 @cache
 def _leave_when_failed() -> None:
-    """See to it, once, that a process does not wait at its end for others after its own error."""
+    """Install, once, a hook: after an error of its own a process does not wait for the others."""
     show = sys.excepthook
 
     def show_and_give_up(*error: Any) -> None:
@@ -157,9 +158,9 @@ def _leave_when_failed() -> None:
 
 
 def give_up() -> None:
-    """Have this process end, when it does and as it does, without waiting for the others.
+    """Make sure that this process, when it ends, does not wait for the others.
 
-    JAX would have it wait for them at its end, while they may be waiting for it.
+    By default JAX waits for them, and they may be waiting for this process.
     """
     global _failed
     if not _failed:
@@ -169,25 +170,25 @@ def give_up() -> None:
 
 
 def _part() -> None:
-    """End a group in which something failed.
+    """Leave a group in which something failed.
 
-    If all processes come to their end within seconds they part as ever. If not, what JAX holds of
-    the group is left to the operating system: to take it down in good order is to wait.
+    If all processes end within seconds, they leave as usual. Otherwise the operating system cleans
+    up JAX's resources, because an orderly shutdown would wait for the missing processes.
     """
     if jax_private.group().client is None or (_formed and _all_come()):
         jax_private.clean_up()
-    else:  # never to be destroyed, which would wait
+    else:  # keep a reference for ever: the destructor would wait
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(jax_private.held()))
 
 
 def _all_come() -> bool:
-    """Whether all processes come to their end within seconds."""
+    """Whether all processes reach their end within seconds."""
     group = jax_private.group()
-    # Process 0 goes last: without it JAX ends the others at once, whatever they are doing.
+    # Process 0 ends last: when it is gone, JAX ends the others at once.
     patience = PARTING if group.process_id else 2 * PARTING
     try:
         group.client.wait_at_barrier("hetmogp: the end", int(1000 * patience))
-    except Exception:  # somebody did not, or cannot be asked
+    except Exception:  # a process did not reach its end, or cannot be reached
         return False
     return True
 
@@ -196,23 +197,23 @@ def _all_come() -> bool:
 
 
 def count() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return 1 if _alone else jax.process_count()
 
 
 def index() -> int:
-    """Which one this is."""
+    """The number of this process."""
     return 0 if _alone else jax.process_index()
 
 
 def devices() -> list[jax.Device]:
-    """Those of all processes, process by process."""
+    """The devices of all processes, process by process."""
     return jax.local_devices()[:1] if _alone else jax.devices()
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Work on one device, without the other processes."""
+    """Work on one device of this process, without the other processes."""
     global _alone
     before, _alone = _alone, True
     try:
@@ -222,7 +223,7 @@ def alone() -> Iterator[None]:
 
 
 def gathered(value: T) -> list[T]:
-    """What each process has to say, in their order, at each of them.
+    """Send a value to all processes; return the values of all, in the order of the processes.
 
     Args:
         value: plain data, as `messages.packed` takes it.
@@ -234,7 +235,7 @@ def gathered(value: T) -> list[T]:
     sizes = [int.from_bytes(frame[:8], "little") for frame in frames]
     longest = max(sizes)
     if longest > LONGEST:
-        raise GroupError(f"a process has {longest:,} bytes to say, more than {LONGEST:,}")
+        raise GroupError(f"a message of {longest:,} bytes is longer than {LONGEST:,}")
     if longest <= FRAME - 8:
         said = [frame[8:] for frame in frames]
     else:
@@ -248,13 +249,13 @@ def _understood(process: int, message: bytes) -> Any:
     except messages.MessageError as error:
         give_up()
         raise GroupError(
-            f"process {process} says what this one does not understand ({error}); see that all "
+            f"the message of process {process} cannot be read ({error}); check that all processes "
             "have the same version of hetmogp"
         ) from None
 
 
 def _exchanged(message: bytes, room: int) -> list[bytes]:
-    """Messages of one size, by a collective."""
+    """Exchange messages of one size by a collective."""
     padded = np.zeros(room, np.uint8)
     padded[: len(message)] = np.frombuffer(message, np.uint8)
     with in_touch():
@@ -263,7 +264,7 @@ def _exchanged(message: bytes, room: int) -> list[bytes]:
 
 @contextmanager
 def in_touch() -> Iterator[None]:
-    """Around a collective: what goes wrong there is most likely a process that is gone."""
+    """Context for a collective, whose most likely error is that another process has ended."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
@@ -271,15 +272,15 @@ def in_touch() -> Iterator[None]:
             raise
         give_up()
         raise GroupError(
-            f"another process of the group has ended or cannot be reached ({error}); start all of "
-            "them again, and a fit with a checkpoint and resume=True goes on from there"
+            f"another process of the group has ended or cannot be reached ({error}); start all "
+            "processes again; with checkpoint= and resume=True a fit continues where it was"
         ) from error
 
 
 def together(make: Callable[[], T]) -> T:
-    """Call something that may fail in one process alone: if it does, all of them raise.
+    """Call a function that may fail in one process only; if it does, all processes raise.
 
-    What would fail again (a bad value) is a ValueError everywhere.
+    An error that would occur again, such as a bad value, is a ValueError in all of them.
     """
     if count() == 1:
         return make()
@@ -292,7 +293,7 @@ def together(make: Callable[[], T]) -> T:
     said = gathered(None if error is None else (f"{type(error).__name__}: {error}", again))
     troubles = [(k, *trouble) for k, trouble in enumerate(said) if trouble is not None]
     if not all(again for _, _, again in troubles):
-        give_up()  # a program may catch the one's error, or that of the others, and not both
+        give_up()  # a program may catch the original error or this one, but not both
     if error is not None:
         raise error
     for k, text, again in troubles:
@@ -301,7 +302,7 @@ def together(make: Callable[[], T]) -> T:
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """What process 0 makes by itself, or raises, at every process."""
+    """Call a function in process 0 only, and return or raise its result in every process."""
     if count() == 1:
         return make()
     value: Any = None
@@ -322,7 +323,7 @@ def from_first(make: Callable[[], T]) -> T:
 
 
 def numbers_of_first(tree: T) -> T:
-    """A tree of numbers with those of process 0, where processes may differ by rounding."""
+    """Replace a tree of numbers by that of process 0, since processes may differ in rounding."""
     if count() == 1:
         return tree
     leaves, structure = jax.tree.flatten(tree)
@@ -331,9 +332,9 @@ def numbers_of_first(tree: T) -> T:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed, to be asked now and then, so that a group can stop together.
+    """A function that says whether Ctrl-C was pressed, so that a group can stop together.
 
-    A process alone is interrupted as ever. The second Ctrl-C is no question any more.
+    A single process is interrupted as usual. A second Ctrl-C interrupts at once.
     """
     asked = False
 
@@ -347,7 +348,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         return
     try:
         before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread, where no signal arrives
+    except ValueError:  # not the main thread, so no signals arrive
         yield lambda: False
         return
     try:

@@ -24,7 +24,7 @@ from .files import temporary_file
 
 __all__ = ["SHORTEST", "Programs", "begin", "end"]
 
-SHORTEST = 0.1  # seconds of compiling that are worth a file
+SHORTEST = 0.02  # seconds of compiling that are worth a file
 MOST_BYTES = 2**28  # of all programs together; those that were not used for longest go first
 QUIET = (0, 10, 2)  # jaxlib before this complains of every program that it reads, on many CPUs
 OF_A_CPU = {"vendor_id", "cpu family", "model", "flags"} | {

@@ -52,7 +52,7 @@ class FunctionDraws:
         levels = {
             j: np.arange(len(column.levels), dtype=float)
             for j, column in enumerate(self._fitted.columns)
-            if column.kind == "category"
+            if column.kind == "category" and not column.open
         }
         with session(self._fitted.dtype):
             return self._fitted.posterior.paths(self.n, self.seed, levels)

@@ -22,7 +22,7 @@ from .choosing import chosen, rechecked, with_inducing
 from .effects import Effects
 from .fit import Fit, NotPositiveDefiniteError
 from .inducing import is_auto
-from .local import FEW, how_many_local, pays, run_local
+from .local import FEW, how_many_local, pays, with_local
 from .mesh import rounded
 from .options import Method, Options
 from .progress import Progress
@@ -116,27 +116,18 @@ def _on_mini_batches(
     batches = feeds(data, options, ready, source)
     number = 0 if options.has_effects else how_many_local(data, options, ready, source)
     if number:
-        _refuse_local(number, source)
         few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
         kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
         starts = _starts(data, few, ready, choice)
         smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
         if smooth.interrupted:
             return smooth
-        fit = run_local(smooth, number, data.labels, ready, options, progress, further)
+        rest = options, progress, further, source
+        fit = with_local(smooth, number, data, ready, *rest)
         if fit.interrupted or options.local != "auto" or pays(fit, smooth):
             return fit
     starts = _starts(data, options, ready, choice)
     return on_mini_batches(options, ready, starts, batches, progress, checkpoints)
-
-
-def _refuse_local(number: int, source: Source | None) -> None:
-    """Raise an error for data from which local latents cannot be learned."""
-    if source is not None or distributed.count() > 1:
-        raise ValueError(
-            f"local={number} needs all rows in the memory of one process; use local=0 for a Table "
-            "or for several processes"
-        )
 
 
 def _as_chosen(choice: Choice) -> Fit:

@@ -7,14 +7,14 @@ distance between neighbouring places, from short to long.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
 from .. import distributed
@@ -34,8 +34,9 @@ from .mini_batches import Run, climb
 from .options import Options
 from .progress import Progress
 from .ready import Ready, Source
+from .stream import in_memory
 
-__all__ = ["FEW", "how_many_local", "pays", "run_local"]
+__all__ = ["FEW", "how_many_local", "pays", "with_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
@@ -50,7 +51,7 @@ LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
 INPUTS = 4  # numbers and dates; with more of them nobody is near
-LEAST, MOST = 1_000, 2_000_000  # places for which local latents are tried unasked
+LEAST, MOST = 1_000, 2_000_000  # places (rows, of a table on disk) for which they are tried unasked
 UNLIKE = 1e-3  # the lengthscale of labels, whose codes are whole numbers: no two are alike
 
 
@@ -60,12 +61,12 @@ def how_many_local(data: Dataset, options: Options, ready: Ready, source: Source
         return int(options.local)
     few = len(data.columns) - len(data.labels) <= INPUTS
     plain = options.natural_gradients and options.optimizer == "adam" and options.q == "auto"
-    here = source is None and distributed.count() == 1
+    rows = ready.distinct if source is None else len(source.table)
     if not (options.chooses and options.method == "auto" and options.prior == "lmc"):
         return 0
-    if ready.method != "svi" or not (few and plain and here):
+    if ready.method != "svi" or not (few and plain):
         return 0
-    return LATENTS if LEAST <= ready.distinct <= MOST else 0
+    return LATENTS if ready.distinct >= LEAST and rows <= MOST else 0
 
 
 def pays(local: Fit, smooth: Fit) -> bool:
@@ -73,6 +74,50 @@ def pays(local: Fit, smooth: Fit) -> bool:
     prior = local.parameters.prior
     assert isinstance(prior, LMC)
     return local.bound - smooth.bound > PRICE * prior.local * len(prior.constants)
+
+
+def with_local(
+    smooth: Fit,
+    number: int,
+    data: Dataset,
+    ready: Ready,
+    options: Options,
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+    source: Source | None = None,
+) -> Fit:
+    """A model with local latents, learned from one that has none, by the first process.
+
+    Args:
+        smooth: the model without local latents.
+        number: the number of local latents.
+        data: the outputs and their inputs.
+        ready: the same, prepared for fitting.
+        options: the options of the fit.
+        progress: where to report progress.
+        checkpoints: where to save the fit while it runs.
+        source: where all rows are, if `data` is only a sample of them. They are read into memory:
+            what a fit knows of each place takes far more room than its rows.
+    """
+
+    def by_first() -> tuple[list[np.ndarray], int, dict[str, Any]]:
+        every = ready
+        if source is not None:
+            block = in_memory(source.table, data, ready.scaling)
+            every = replace(ready, data=[block], X=np.asarray(block.X))
+        fit = run_local(smooth, number, data.labels, every, options, progress, checkpoints)
+        assert fit.near is not None
+        facts = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q", "near")}
+        found = jax.tree.leaves((fit.parameters, fit.q, fit.near))
+        return [np.asarray(leaf) for leaf in found], fit.near.neighbours, facts
+
+    numbers, neighbours, facts = distributed.from_first(by_first)
+    p = ready.X.shape[1]
+    learned = [replace(_kernel(np.ones(p)), fixed=())] * number
+    near = Neighbourhood(0, 0, 0, 0, 0, 0, 0, neighbours)  # type: ignore[arg-type]
+    like = (_started(smooth.parameters, learned, options.seed), smooth.q, near)
+    parameters, q, near = jax.tree.unflatten(jax.tree.structure(like), numbers)
+    return Fit(parameters, q, **facts, near=near)
 
 
 def run_local(
@@ -84,28 +129,52 @@ def run_local(
     progress: Progress,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
-    """A model with local latents, learned from one that has none.
+    """The same in this process, with all rows in memory.
 
     Args:
-        smooth: that model.
-        number: of local latents.
+        smooth: the model without local latents.
+        number: the number of local latents.
         labels: the positions of the inputs that are labels. What is local to one label tells
             nothing of another; the smooth latents share what labels have in common.
         ready: the data.
-        options: of the fit.
-        progress: where to report.
-        checkpoints: where to keep the fit on its way.
+        options: the options of the fit.
+        progress: where to report progress.
+        checkpoints: where to save the fit while it runs.
     """
-    blocks = ready.data
-    assert isinstance(blocks, list)
+    run, in_blocks = _prepared(smooth, number, labels, ready, options)
+    if checkpoints is not None:
+        run.resume(checkpoints)
+    C, relations, fit = len(run.state.log_det), run.task.relations, run.fit
+    feed = Feed(in_blocks, C, options, run.taken)
+    climb(run, feed, ready.limits, progress, checkpoints)
+    if run.bounds:
+        fit.history.append(float(np.mean(run.bounds)))
+    # One more pass over all blocks, with everything else held: they follow the last lengthscales.
+    last = conditionals(run.state.near, run.state.shape, run.start.prior.nearby, relations)
+    run.state = run.state._replace(given=last)
+    fit.bound = run.final_bound(Feed(in_blocks, C, options), feed.epoch)
+    fit.parameters, fit.near = _whole(run.start, run.state, relations, options.seed)
+    fit.q = run.state.q.factors()
+    fit.iterations += smooth.iterations
+    return fit
+
+
+def _prepared(
+    smooth: Fit, number: int, labels: Sequence[int], ready: Ready, options: Options
+) -> tuple["_Local", list[Int[np.ndarray, " N"]]]:
+    """The fit before its first step, and the block of places in which each row lies.
+
+    The arguments are those of `run_local`.
+    """
+    blocks = jax.tree.map(np.asarray, ready.data)
     distinct = np.unique(ready.X, axis=0)
     K = ALONG_A_LINE if distinct.shape[1] == 1 else NEIGHBOURS
     places = Places.of(distinct, K, SIZE, options.seed)
-    tree = cKDTree(places.at)
+    tree, p = cKDTree(places.at), distinct.shape[1]
     apart = float(np.median(tree.query(places.at, k=2)[0][:, 1]))
-    shortest, longest = (_lengthscale(apart * one, places.at.shape[1], labels) for one in LIMITS)
+    limits = [np.log(_lengthscale(apart * one, p, labels)) for one in LIMITS]
     ranges = np.geomspace(*RANGES, number) if number > 1 else [np.sqrt(np.prod(RANGES))]
-    kernels = [_kernel(_lengthscale(apart * one, places.at.shape[1], labels)) for one in ranges]
+    kernels = [_kernel(_lengthscale(apart * one, p, labels)) for one in ranges]
     start = _started(smooth.parameters, kernels, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     values = sum(int(np.sum(block.seen)) for block in blocks)
@@ -113,28 +182,15 @@ def run_local(
     near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
     relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
     state = _init(start, smooth, places, relations, own)
-    data = jax.tree.map(jnp.asarray, blocks)
-    limits = jnp.log(jnp.array([shortest, longest]))
-    task = Task(relations, data, jax.tree.map(jnp.array, state.shape), limits)
-    q = state.q.factors()
-    fit = Fit(start, q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
+    task = Task(
+        relations,
+        jax.tree.map(jnp.asarray, blocks),
+        jax.tree.map(jnp.array, state.shape),
+        jnp.asarray(limits),
+    )
+    fit = Fit(start, smooth.q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
     run = _Local(start, options, fit, state, task=task)
-    if checkpoints is not None:
-        run.resume(checkpoints)
-    in_blocks = [places.block[rows] for rows in of_row]
-    feed = Feed(in_blocks, len(places.members), options, run.taken)
-    climb(run, feed, ready.limits, progress, checkpoints)
-    if run.bounds:
-        fit.history.append(float(np.mean(run.bounds)))
-    # Once more through all blocks, with everything else held: they follow the last lengthscales.
-    last = conditionals(run.state.near, run.state.shape, start.prior.nearby, relations)
-    run.state = run.state._replace(given=last)
-    fresh = Feed(in_blocks, len(places.members), options)
-    fit.bound = run.final_bound(fresh, feed.epoch)
-    fit.parameters, fit.near = _whole(start, run.state, relations, options.seed)
-    fit.q = run.state.q.factors()
-    fit.iterations += smooth.iterations
-    return fit
+    return run, [places.block[rows] for rows in of_row]
 
 
 def _whole(

@@ -7,7 +7,7 @@ sends them to the devices.
 import math
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -24,7 +24,7 @@ from ..tables import Dataset, read
 from .mesh import everywhere, spread
 from .svi import positions
 
-__all__ = ["StreamFeed", "rows_of_a_batch"]
+__all__ = ["StreamFeed", "in_memory", "rows_of_a_batch"]
 
 BUFFERS = 2  # buffers of rows that each lane prepares in advance
 CHUNKS = 1  # chunks of steps prepared in advance
@@ -202,20 +202,14 @@ class Lane:
     def _all_buffers(self, skip: int) -> Iterator[Block | None]:
         """Endless blocks of shuffled rows, with None after each epoch."""
         epoch, steps = divmod(skip, self._epoch)
-        names, likelihoods = self._sample.names, self._sample.likelihoods
-        extra = [column for likelihood in likelihoods for column in likelihood.extra_columns]
-        columns = list(dict.fromkeys([*self._table.inputs, *names, *extra]))
+        columns, read_rows = _columns(self._table, self._sample), _reader(self._table, self._sample)
         while True:
             rows = steps * self.size
             lane = (self._seed, epoch, rows, self._lane)
-            for data in self._table.epoch(columns, *lane, do=self._read):
+            for data in self._table.epoch(columns, *lane, do=read_rows):
                 yield as_block(data, self._scaling, self._sample, len(self._table))
             yield None
             epoch, steps = epoch + 1, 0
-
-    def _read(self, frame: pd.DataFrame) -> Dataset:
-        named = dict(zip(self._sample.names, self._sample.likelihoods, strict=True))
-        return read(named, frame[self._table.inputs], frame, self._sample.columns, some=True)
 
     def step(self) -> list[Block]:
         """The rows of the next step in one or more pieces; the last step may have fewer rows."""
@@ -239,6 +233,34 @@ class Lane:
         """Move to the next buffer, or note that the epoch has ended."""
         self._rest, self._at = self._buffers.next(), 0
         self._ended = self._rest is None
+
+
+def in_memory(table: Table, sample: Dataset, scaling: Scaling) -> Block:
+    """All rows of a table as one block, read by this process alone.
+
+    Args:
+        table: the table.
+        sample: some of its rows.
+        scaling: how the inputs are standardised.
+    """
+    with distributed.alone():
+        parts = [
+            as_block(data, scaling, sample, len(table))
+            for data in table.each(_reader(table, sample), _columns(table, sample))
+        ]
+    return jax.tree.map(lambda *some: np.concatenate(some) if some[0].ndim else some[0], *parts)
+
+
+def _columns(table: Table, sample: Dataset) -> list[str]:
+    """The columns that a fit needs: inputs, outputs, and what comes with their observations."""
+    extra = [column for likelihood in sample.likelihoods for column in likelihood.extra_columns]
+    return list(dict.fromkeys([*table.inputs, *sample.names, *extra]))
+
+
+def _reader(table: Table, sample: Dataset) -> Callable[[pd.DataFrame], Dataset]:
+    """A function that reads rows of the table as the sample was read."""
+    named = dict(zip(sample.names, sample.likelihoods, strict=True))
+    return lambda rows: read(named, rows[table.inputs], rows, sample.columns, some=True)
 
 
 def _rows(block: Block, begin: int, end: int) -> Block:

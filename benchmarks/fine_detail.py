@@ -30,7 +30,7 @@ from hetmogp.experiments.data import find
 CENTRE = {"longitude": (-0.16, -0.06), "latitude": (51.49, 51.55)}
 MODELS = {"smooth": {"local": 0, "inducing": 100}, "default": {}}
 HEAVY = {**london.LIKELIHOODS, "log_price": hm.HetStudentT()}
-PEER = Path(".venv-peers/bin/python"), Path(__file__).parent / "peers/gpboost_peer.py"
+PYTHON, PEERS = Path(".venv-peers/bin/python"), Path(__file__).parent / "peers"
 
 
 def compared(split, path):
@@ -50,8 +50,10 @@ def compared(split, path):
         inside = np.mean((held["log_price"] >= lower) & (held["log_price"] <= upper))
         words = ", ".join(f"{key} {value:.3f}" for key, value in scores.items())
         print(f"split {split} {name}: {words}, in 90%: {inside:.2f}, {seconds:.0f} s", flush=True)
-    if PEER[0].exists():
-        print(f"split {split} GPBoost: {peer(train, at.assign(**held.set_index(at.index)))}")
+    if PYTHON.exists():
+        test = at.assign(**held.set_index(at.index))
+        for name, script in {"GPBoost": "gpboost_peer.py", "VNNGP": "vnngp_peer.py"}.items():
+            print(f"split {split} {name}: {peer(script, train, test)}", flush=True)
     return models, train
 
 
@@ -100,17 +102,18 @@ def register(path):
         print(f"register, {type(price).__name__}: {words}, {seconds:.0f} s", flush=True)
 
 
-def peer(train, test):
-    """What GPBoost gives on the same sales, in words."""
+def peer(script, train, test):
+    """What another package gives on the same sales, in words."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("train.csv", "test.csv")]
         for path, table in zip(paths, (train, test), strict=True):
             table.to_csv(path, index=False)
-        command = list(map(str, (*PEER, *paths)))
+        command = list(map(str, (PYTHON, PEERS / script, *paths)))
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(said.splitlines()[-1])
-    seconds = " and ".join(f"{one:.0f}" for one in found["seconds"])
-    return f"flat {found['flat']:.3f}, log_price {found['log_price']:.3f}, {seconds} s"
+    seconds = " and ".join(f"{one:.0f}" for one in np.atleast_1d(found.pop("seconds")))
+    scores = ", ".join(f"{k} {v:.3f}" for k, v in found.items() if np.ndim(v) == 0)
+    return f"{scores}, {seconds} s"
 
 
 def drawn(models, train, out):

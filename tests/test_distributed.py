@@ -70,6 +70,8 @@ if what == "steps":
         few, one = frame[:60], {"b": named["b"]}
         full = hm.HetMOGP(one, method="vem", max_iter=2, **options).fit(few[inputs], few)
         kept["vem"] = full.weights_
+        near = hm.HetMOGP({"a": named["a"]}, local=1, max_iter=12, **options).fit(table)
+        kept["local"] = near.predict(frame[inputs][:50])["a"].mean
 else:
     model = hm.HetMOGP({"a": named["a"]}, max_iter=260, **options)
     model.fit(table, checkpoint=f"{folder}/kept", every=20, resume=True)
@@ -196,7 +198,7 @@ def test_two_and_four_processes_find_what_one_finds(folder, count, monkeypatch):
         assert one[f"{where}.bounds"].shape == (50,)
         assert np.ptp(one[f"{where}.bounds"]) > 1.0
     for name, value in found[count].items():
-        rtol = 1e-7 if name in ("memory.W", "disk.W", "vem") else 1e-9
+        rtol = 1e-7 if name in ("memory.W", "disk.W", "vem", "local") else 1e-9
         np.testing.assert_allclose(value, one[name], rtol=rtol, err_msg=name)
     assert len(list((folder / f"predicted-{count}.parquet").iterdir())) == count
     whole, parts = (pd.read_parquet(folder / f"predicted-{k}.parquet") for k in (1, count))

@@ -345,6 +345,20 @@ def test_a_local_fit_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch)
     np.testing.assert_allclose(again.predict(X)["level"].mean, whole, rtol=1e-9)
 
 
+def test_a_table_on_disk_has_local_latents_too(tmp_path):
+    """All rows are places, in whichever file they are; scores are those of a fit from memory."""
+    X, Y = rough(900, 7)
+    rows = X.join(Y)
+    for k, part in enumerate((rows[:500], rows[500:])):
+        part.to_parquet(tmp_path / f"{k}.parquet")
+    options = {"latents": 2, "inducing": 20, "local": 1, "max_iter": 100, "batch_size": 60}
+    model = hm.HetMOGP(LIKELIHOODS, progress=False, **options)
+    here = model.fit(X, Y).nlpd(X, Y)
+    model.fit(hm.Table(tmp_path, inputs=["x", "y"]))
+    assert len(model.fitted.posterior.near.at) == 900
+    assert model.nlpd(X, Y)["global"] == pytest.approx(here["global"], abs=0.05)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_local_latents_of_a_series_and_of_outputs_with_their_own_inputs(dtype):
     t = np.linspace(0, 1, 700)

@@ -26,6 +26,7 @@ __all__ = ["SHORTEST", "Programs", "begin", "end"]
 
 SHORTEST = 0.02  # seconds of compiling that are worth a file
 MOST_BYTES = 2**28  # of all programs together; those that were not used for longest go first
+SWEEP_BYTES = 2**24  # written between two looks at the size of all: a look takes milliseconds
 QUIET = (0, 10, 2)  # jaxlib before this complains of every program that it reads, on many CPUs
 OF_A_CPU = {"vendor_id", "cpu family", "model", "flags"} | {
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features")
@@ -40,6 +41,7 @@ class Programs:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder
+        self._unseen = SWEEP_BYTES  # bytes written since the last look, which is due
 
     def get(self, key: str) -> bytes | None:
         """The program of that name, if it was kept."""
@@ -55,7 +57,10 @@ class Programs:
         with suppress(OSError):
             with temporary_file(self._path / key) as partial:
                 partial.write_bytes(value)
-            _let_go(self._path.parent)
+            self._unseen += len(value)
+            if self._unseen > SWEEP_BYTES:
+                self._unseen = 0
+                _let_go(self._path.parent)
 
 
 def _let_go(folder: Path) -> None:

@@ -16,18 +16,22 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from ..batch import Block
+from ..batch import Batch, Block
 from ..bound import Bound, Rules, at_observations, evaluate
 from ..kernels import Kernel
 from ..linalg import compiled
 from ..parameters import Parameters
 from ..priors import Latents
-from ..variational import Moments, Natural, Neighbourhood, dominant, evidence
+from ..variational import Blocks, Moments, Natural, Neighbourhood, dominant, evidence
+from ..variational.evidence import evidence_of_all
 from ..variational.neighbours import LEAST_OWN, Conditional, Sites, Surroundings
 from .draws import STEPS, Drawn
 from .svi import HALF, LEARNING_RATE, NATURAL_RATE, mini_batch
 
-__all__ = ["Numbers", "Relations", "Shape", "State", "Task", "chunk", "conditionals"]
+__all__ = [
+    *("Numbers", "Relations", "Shape", "State", "Task"),
+    *("chunk", "conditionals", "local_bound", "smooth_bounds"),
+]
 
 SHARE = 0.5  # of the sites that an update replaces
 SETTLING = 2  # epochs in which local latents are found before anything else moves
@@ -100,12 +104,14 @@ class Task(NamedTuple):
         blocks: the data.
         shape: where the local latents started.
         limits: the logarithms of the shortest and the longest lengthscale of each input.
+        several: one if places have several values, which tell their own share; else zero.
     """
 
     relations: Relations
     blocks: list[Block]
     shape: Shape
     limits: Float[Array, "2 p"]
+    several: Float[Array, ""]
 
 
 class Numbers(NamedTuple):
@@ -151,18 +157,11 @@ def _step(
     """One step, the bound before it, and whether it went well; if not, nothing has moved."""
     near, (jitter, pace, batches) = state.near, numbers[1:]
     around = _surroundings(drawn.block, task.relations)
-    batch = mini_batch(task.blocks, drawn.rows)
-    scales = [batches] * len(batch.outputs)
-    batch = eqx.tree_at(lambda b: [one.scale for one in b.outputs], batch, scales)
-    pairs = zip(drawn.rows, task.relations.place, strict=True)
-    place = jnp.concatenate([jnp.where(rows >= 0, of[rows], 0) for rows, of in pairs])
+    batch, place = _rows(task, drawn, batches)
     q, local = state.q.moments(), near.at_places(place)
 
     def fit(free: PyTree, q: Moments, local: Latents) -> tuple[Array, Bound]:
-        moved = start.with_free(free)
-        view = moved.prior.matrices(batch.X, jitter)
-        at = at_observations(moved, q.latents(view).beside(local), batch, rules)
-        bound = evaluate(moved, q, view, batch, rules, at=at)
+        bound = _bound(start.with_free(free), q, local, batch, jitter, rules)
         return bound.fit, bound
 
     value_and_slopes = jax.value_and_grad(fit, (0, 1, 2), has_aux=True)
@@ -202,6 +201,65 @@ def _step(
     # Conditionals of lengthscales that are finite, whatever became of the step.
     kept = kept._replace(given=known)
     return _written(kept, around, found, sites, finite), bound, finite
+
+
+@partial(compiled, often=True)
+def smooth_bounds(
+    parameters: Parameters,
+    q: Blocks,
+    near: Neighbourhood,
+    task: Task,
+    drawn: Drawn,
+    numbers: Numbers,
+    rules: Rules,
+) -> Float[Array, " T"]:
+    """E[log p(y | f)] less the KL of the smooth latents, for some steps; zeros after them."""
+    moments = q.moments()
+
+    def body(i: Array, bounds: Array) -> Array:
+        batch, place = _rows(task, jax.tree.map(lambda a: a[i], drawn), numbers.batches)
+        local = near.at_places(place)
+        bound = _bound(parameters, moments, local, batch, numbers.jitter, rules)
+        return bounds.at[i].set(bound.fit - bound.kl)
+
+    return jax.lax.fori_loop(0, numbers.n, body, jnp.zeros(STEPS, near.mean.dtype))
+
+
+@compiled
+def local_bound(
+    near: Neighbourhood, kernels: tuple[Kernel, ...], known: Relations, sites: Sites
+) -> Float[Array, ""]:
+    """Less the KL of the local latents: log Z − E[log sites], with q ∝ p(u) times the sites.
+
+    log Z is taken place by place (`evidence`), and the expectation with the marginals of q.
+    """
+    u = near.at_places(jnp.arange(len(near.block)))
+    second = u.cov + u.mean[:, :, None] * u.mean[:, None, :]
+    expected = jnp.sum(sites.linear * u.mean) - 0.5 * jnp.sum(sites.precision * second)
+    return evidence_of_all(kernels, near.own, near.at, known.near, sites) - expected
+
+
+def _rows(task: Task, drawn: Drawn, batches: Float[Array, ""]) -> tuple[Batch, Int[Array, " N"]]:
+    """The rows of a step, each standing for those of an epoch, and the place of each."""
+    batch = mini_batch(task.blocks, drawn.rows)
+    scales = [batches] * len(batch.outputs)
+    batch = eqx.tree_at(lambda b: [one.scale for one in b.outputs], batch, scales)
+    pairs = zip(drawn.rows, task.relations.place, strict=True)
+    return batch, jnp.concatenate([jnp.where(rows >= 0, of[rows], 0) for rows, of in pairs])
+
+
+def _bound(
+    parameters: Parameters,
+    q: Moments,
+    local: Latents,
+    batch: Batch,
+    jitter: Float[Array, ""],
+    rules: Rules,
+) -> Bound:
+    """The bound of a step, but for the KL of the local latents."""
+    view = parameters.prior.matrices(batch.X, jitter)
+    at = at_observations(parameters, q.latents(view).beside(local), batch, rules)
+    return evaluate(parameters, q, view, batch, rules, at=at)
 
 
 def _surroundings(block: Int[Array, " B"], known: Relations) -> Surroundings:
@@ -244,7 +302,8 @@ def _shape_slope(state: State, start: Parameters, task: Task) -> Shape:
         moves = jax.tree.map(lambda a, b: jnp.sum((a - b) ** 2), shape, task.shape)
         return L * jnp.mean(terms) - 0.5 * (moves.ranges + moves.own) / WIDTH**2
 
-    return jax.grad(told)(state.shape)
+    slope = jax.grad(told)(state.shape)
+    return slope._replace(own=task.several * slope.own)
 
 
 def _written(

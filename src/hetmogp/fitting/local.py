@@ -24,27 +24,38 @@ from ..places import Places
 from ..priors import LMC
 from ..tables import Dataset
 from ..variational import Blocks, Natural, Neighbourhood, deviations
-from ..variational.neighbours import LEAST_OWN
+from ..variational.neighbours import LEAST_OWN, Sites
 from .alone import PRICE
-from .blockwise import Numbers, Relations, Shape, State, Task, chunk, conditionals
+from .blockwise import (
+    Numbers,
+    Relations,
+    Shape,
+    State,
+    Task,
+    chunk,
+    conditionals,
+    local_bound,
+    smooth_bounds,
+)
 from .checkpoint import Checkpoints
 from .draws import Feed
 from .fit import Fit
 from .mini_batches import Run, climb
 from .options import Options
 from .progress import Progress
-from .ready import Ready, Source
+from .ready import Ready, Source, functions
 from .stream import in_memory
 
 __all__ = ["FEW", "how_many_local", "pays", "with_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
+EPOCHS = 30  # allowed at least, as the blocks of many places are met less often
 DRAWS = 32  # of what reaches across blocks
 WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of their spread
-# The share of its variance that every place has to itself, to begin with: little where each has one
-# value, since that share and noise cannot be told apart there.
-OWN, LITTLE_OWN = 0.1, 0.01
+# The share of its variance that every place has to itself, to begin with. Where each place has one
+# value, that share and noise cannot be told apart: it is held at next to nothing.
+OWN, LITTLE_OWN = 0.1, 0.001
 SEVERAL = 1.1  # values of a place, in the mean, that are more than one
 RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
@@ -66,7 +77,8 @@ def how_many_local(data: Dataset, options: Options, ready: Ready, source: Source
         return 0
     if ready.method != "svi" or not (few and plain):
         return 0
-    return LATENTS if ready.distinct >= LEAST and rows <= MOST else 0
+    number = min(LATENTS, functions(data))  # one function has no use for several
+    return number if ready.distinct >= LEAST and rows <= MOST else 0
 
 
 def pays(local: Fit, smooth: Fit) -> bool:
@@ -146,15 +158,19 @@ def run_local(
         run.resume(checkpoints)
     C, relations, fit = len(run.state.log_det), run.task.relations, run.fit
     feed = Feed(in_blocks, C, options, run.taken)
-    climb(run, feed, ready.limits, progress, checkpoints)
+    steps, tolerance = ready.limits
+    if options.max_iter is None:
+        steps = max(steps, EPOCHS * feed.epoch)
+    climb(run, feed, (steps, tolerance), progress, checkpoints)
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
     # One more pass over all blocks, with everything else held: they follow the last lengthscales.
     last = conditionals(run.state.near, run.state.shape, run.start.prior.nearby, relations)
     run.state = run.state._replace(given=last)
-    fit.bound = run.final_bound(Feed(in_blocks, C, options), feed.epoch)
+    run.final_bound(Feed(in_blocks, C, options), feed.epoch)
     fit.parameters, fit.near = _whole(run.start, run.state, relations, options.seed)
     fit.q = run.state.q.factors()
+    fit.bound = run.whole_bound(Feed(in_blocks, C, options))
     fit.iterations += smooth.iterations
     return fit
 
@@ -178,15 +194,16 @@ def _prepared(
     start = _started(smooth.parameters, kernels, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     values = sum(int(np.sum(block.seen)) for block in blocks)
-    own = OWN if values > SEVERAL * len(distinct) else LITTLE_OWN
+    several = values > SEVERAL * len(distinct)
     near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
     relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
-    state = _init(start, smooth, places, relations, own)
+    state = _init(start, smooth, places, relations, OWN if several else LITTLE_OWN)
     task = Task(
         relations,
         jax.tree.map(jnp.asarray, blocks),
         jax.tree.map(jnp.array, state.shape),
         jnp.asarray(limits),
+        jnp.asarray(float(several)),
     )
     fit = Fit(start, smooth.q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
     run = _Local(start, options, fit, state, task=task)
@@ -231,6 +248,24 @@ class _Local(Run):
             *(self.state, self.start, self.task, feed.take(n), numbers, self.options.rules)
         )
         return self.state, np.asarray(bounds)[:n].tolist(), bool(finite)
+
+    def whole_bound(self, feed: Feed) -> float:
+        """The bound of the q that predictions use, which reaches across blocks."""
+        fit, state, sum_of_bounds = self.fit, self.state, 0.0
+        assert isinstance(fit.q, Blocks)
+        assert fit.near is not None
+        for first in range(0, feed.epoch, feed.longest):
+            n = min(feed.longest, feed.epoch - first)
+            numbers = Numbers(*map(jnp.asarray, (n, fit.jitter, 0.0, float(feed.epoch))))
+            bounds = smooth_bounds(
+                *(fit.parameters, fit.q, fit.near, self.task, feed.take(n), numbers),
+                self.options.rules,
+            )
+            sum_of_bounds += float(np.sum(bounds))
+        sites = Sites(state.linear, state.precision)
+        nearby = fit.parameters.prior.nearby
+        local = local_bound(fit.near, nearby, self.task.relations, sites)
+        return sum_of_bounds / feed.epoch + float(local)
 
 
 def _started(parameters: Parameters, kernels: Sequence[Matern32], seed: int) -> Parameters:

@@ -17,6 +17,7 @@ With K the prior covariance of the near places' latents, k that with u_i, and Γ
 which needs no inverse of Λ: a place may have said nothing.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -24,7 +25,9 @@ from ..kernels import Kernel
 from ..linalg import inverse_root
 from .neighbours import Sites, surroundings
 
-__all__ = ["evidence", "semi_root"]
+__all__ = ["evidence", "evidence_of_all", "semi_root"]
+
+AT_ONCE = 1024  # places whose terms are computed together
 
 
 def evidence(
@@ -62,6 +65,34 @@ def evidence(
     mean -= jnp.einsum("bir,bij,bj->br", T, whitener, pulled)
     left = jnp.eye(R, dtype=at.dtype) - jnp.einsum("bir,bis->brs", T, T)
     return _met(mean, left, Sites(sites.linear[:, -1:], sites.precision[:, -1:]))
+
+
+def evidence_of_all(
+    kernels: tuple[Kernel, ...],
+    own: Float[Array, " R"],
+    at: Float[Array, "L p"],
+    near: Int[Array, "L K"],
+    sites: Sites,
+) -> Float[Array, ""]:
+    """log Z: the sum over all places.
+
+    Args:
+        kernels: of the local latents.
+        own: the share of each latent's variance that every place has to itself.
+        at: where the places are.
+        near: the places near to each that come before it; −1 is nobody.
+        sites: at each place, (L, R) and (L, R, R).
+    """
+    L = len(at)
+    every = jnp.arange(-(-L // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE)
+
+    def some(i: Int[Array, " B"]) -> Array:
+        there, i = i < L, jnp.minimum(i, L - 1)
+        those = jnp.concatenate([near[i], i[:, None]], axis=1)
+        around = Sites(sites.linear[those], sites.precision[those])
+        return jnp.sum(jnp.where(there, evidence(kernels, own, at, i, near[i], around), 0.0))
+
+    return jnp.sum(jax.lax.map(some, every))
 
 
 def _met(mean: Float[Array, "B R"], cov: Float[Array, "B R R"], sites: Sites) -> Float[Array, " B"]:

@@ -114,9 +114,8 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings):
         blocks = settled(places, kernel, y, np.ones(400))
         mean, cov = exact(K, 1.0, y)
         near, members = jnp.asarray(places.near), jnp.asarray(places.members)
-        beyond = deviations(
-            *(blocks, (kernel,), near, members, jnp.ones((400, 1, 1)), jax.random.key(0)), S=32
-        )
+        known = blocks, (kernel,), near, members, jnp.ones((400, 1, 1))
+        beyond = jnp.concatenate([deviations(*known, jax.random.key(k)) for k in range(16)])
         q = eqx.tree_at(lambda q: q.beyond, blocks, beyond)
         found = q.at_places(jnp.arange(400))
         nearest20 = jnp.asarray(nearest(cKDTree(places.at), places.at, 20))
@@ -213,11 +212,9 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
         y = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ rng.standard_normal(300)
         y += 0.3 * rng.standard_normal(300)
         q = settled(places, kernel, y / 0.09, np.full(300, 1 / 0.09))
-        beyond = deviations(
-            *(q, (kernel,), jnp.asarray(places.near), jnp.asarray(places.members)),
-            *(jnp.full((300, 1, 1), 1 / 0.09), jax.random.key(0)),
-            S=32,
-        )
+        near, members = map(jnp.asarray, (places.near, places.members))
+        known = q, (kernel,), near, members, jnp.full((300, 1, 1), 1 / 0.09)
+        beyond = jnp.concatenate([deviations(*known, jax.random.key(k)) for k in range(4)])
         q = eqx.tree_at(lambda q: q.beyond, q, beyond)
         near = jnp.asarray(nearest(cKDTree(places.at), new, 8))
         given = q.given((kernel,), jnp.asarray(new), near)
@@ -285,7 +282,7 @@ def fitted():
 
 def test_local_latents_come_by_themselves_where_they_pay(fitted):
     assert fitted.fitted.posterior.near is not None
-    assert fitted.weights_.shape[1] == len(fitted.inducing_inputs_) + local.LATENTS
+    assert fitted.weights_.shape[1] == len(fitted.inducing_inputs_) + 2  # one for each function
     words = repr(fitted.summary())
     assert "local" in words
     X, Y = rough(1000, 1)

@@ -284,7 +284,8 @@ def _divergence(state: State, given: Conditional, around: Surroundings) -> Float
     (B, n), T = around.members.shape, around.terms.shape[1]
     first = (jnp.arange(B)[:, None] * T + jnp.arange(n)).reshape(-1)
     own, near = around.members.reshape(-1), around.near[:, :n].reshape(B * n, -1)
-    kl = state.near.divergence(given.of(first), own, near)
+    blocks = eqx.tree_at(lambda n: n.beyond, state.near, state.near.beyond[:0])
+    kl = blocks.divergence(given.of(first), own, near)
     entropy = jnp.sum(jnp.where(around.block >= 0, state.log_det[around.block], 0.0))
     return kl - 0.5 * (entropy + jnp.sum(own >= 0) * state.near.mean.shape[1])
 

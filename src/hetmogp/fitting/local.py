@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.spatial import cKDTree
 
 from .. import distributed
@@ -24,6 +24,7 @@ from ..places import Places
 from ..priors import LMC
 from ..tables import Dataset
 from ..variational import Blocks, Natural, Neighbourhood, deviations
+from ..variational.deviations import TOGETHER
 from ..variational.neighbours import LEAST_OWN, Sites
 from .alone import PRICE
 from .blockwise import (
@@ -206,7 +207,7 @@ def _prepared(
         jnp.asarray(float(several)),
     )
     fit = Fit(start, smooth.q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
-    run = _Local(start, options, fit, state, task=task)
+    run = _Local(start, options, fit, state, task=task, earlier=len(smooth.history))
     return run, [places.block[rows] for rows in of_row]
 
 
@@ -225,21 +226,33 @@ def _whole(
     prior = parameters.prior
     kernels, own = state.shape.applied(prior.nearby)
     near = replace(state.near, own=own)
-    drawn = deviations(
-        *(near, kernels, relations.near, relations.members, state.precision),
-        jax.random.key(seed % 2**31),
-        S=DRAWS,
-    )
+    keys = jax.random.split(jax.random.key(seed % 2**31), DRAWS // TOGETHER)
+    drawn = [_deviated(state, start, relations, key) for key in keys]
     learned = [replace(kernel, fixed=()) for kernel in cast(tuple[Matern32, ...], kernels)]
     prior = replace(prior, kernels=(*prior.smooth, *learned))
-    return replace(parameters, prior=prior), replace(near, beyond=drawn.astype(jnp.float32))
+    return replace(parameters, prior=prior), replace(near, beyond=jnp.concatenate(drawn))
+
+
+def _deviated(
+    state: State, start: Parameters, relations: Relations, key: Array
+) -> Float[Array, "S L R"]:
+    """Draws of what reaches across the blocks, for the lengthscales and sites of a state."""
+    kernels, own = state.shape.applied(start.prior.nearby)
+    near = replace(state.near, own=own)
+    return deviations(near, kernels, relations.near, relations.members, state.precision, key)
 
 
 @dataclass(kw_only=True)
 class _Local(Run):
-    """A fit with local latents on its way."""
+    """A fit with local latents on its way.
+
+    Attributes:
+        task: what steps work with and do not change.
+        earlier: the number of windows of the fit without local latents.
+    """
 
     task: Task
+    earlier: int
 
     def _steps(self, feed: Feed, n: int, pace: float) -> tuple[State, list[float], bool]:
         """See `Run._steps`. Steps that failed have moved nothing; the state before is used up."""
@@ -248,6 +261,20 @@ class _Local(Run):
             *(self.state, self.start, self.task, feed.take(n), numbers, self.options.rules)
         )
         return self.state, np.asarray(bounds)[:n].tolist(), bool(finite)
+
+    def end_window(self, tolerance: float) -> None:
+        """See `Run.end_window`. After windows 1, 2, 4, ... it also renews `Neighbourhood.beyond`.
+
+        The variances that the likelihoods see then include what reaches across blocks. Without it
+        they are too small, and weights of far-reaching latents grow too large.
+        """
+        super().end_window(tolerance)
+        windows = len(self.fit.history) - self.earlier
+        if not self.fit.converged and windows & (windows - 1) == 0:
+            key = jax.random.key((self.options.seed + windows) % 2**31)
+            drawn = _deviated(self.state, self.start, self.task.relations, key)
+            self.state = self.state._replace(near=replace(self.state.near, beyond=drawn))
+            self.small = -1  # the next window may lie lower
 
     def whole_bound(self, feed: Feed) -> float:
         """The bound of the q that predictions use, which reaches across blocks."""
@@ -313,7 +340,7 @@ def _init(
         jnp.asarray(places.slot),
         jnp.zeros((L, R)),
         jnp.tile(jnp.eye(R * n), (C, 1, 1)),
-        jnp.zeros((0, L, R), jnp.float32),
+        jnp.zeros((TOGETHER, L, R), jnp.float32),
         jnp.full(R, LEAST_OWN),
         neighbours=K,
     )

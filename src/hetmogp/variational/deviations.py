@@ -13,7 +13,6 @@ covariance S_c, so its covariance is S_c plus that of y_c. The y are kept: only 
 blocks is subject to the noise of finitely many draws.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -24,9 +23,9 @@ from ..linalg import compiled
 from .evidence import semi_root
 from .neighbours import Conditional, Neighbourhood, with_own
 
-__all__ = ["deviations"]
+__all__ = ["TOGETHER", "deviations"]
 
-TOGETHER = 8  # draws at a time: memory for all of them would be most of a fit's
+TOGETHER = 8  # draws at a time: more would take most of the memory of a fit
 TURNS = 200  # of conjugate gradients at most
 CLOSE = 0.01  # the residual, relative to b, at which they end
 
@@ -84,7 +83,7 @@ class _System(NamedTuple):
         return jnp.stack(parts, axis=2) + sites
 
 
-@partial(compiled, static=("S",))
+@compiled
 def deviations(
     q: Neighbourhood,
     kernels: tuple,
@@ -92,9 +91,8 @@ def deviations(
     members: Int[Array, "C n"],
     precision: Float[Array, "L R R"],
     key: Array,
-    S: int,
 ) -> Float[Array, "S L R"]:
-    """Draws of how the blocks' conditional means deviate from the means.
+    """`TOGETHER` draws of how the blocks' conditional means deviate from the means.
 
     Args:
         q: of the local latents; the covariances of its blocks are those of the sites.
@@ -103,18 +101,10 @@ def deviations(
         members: the places of each block.
         precision: of the sites.
         key: of the draws.
-        S: their number.
     """
     L = len(near)
     every = jnp.concatenate([jnp.arange(L)[:, None], near], axis=1)
     system = _System(q.prior(kernels, near), every, precision, q.cov, members)
-    groups = jax.random.split(key, -(-S // TOGETHER))
-    found = jax.lax.map(lambda key: _deviated(system, key), groups)
-    return found.reshape(-1, *found.shape[2:])[:S]
-
-
-def _deviated(system: _System, key: Array) -> Float[Array, "S L R"]:
-    """Some draws, by conjugate gradients."""
     b = system.drawn(key, TOGETHER)
 
     def inner(a: Array, b: Array) -> Array:
@@ -136,4 +126,4 @@ def _deviated(system: _System, key: Array) -> Float[Array, "S L R"]:
     eased = system.blockwise(b)
     start = jnp.zeros_like(b), b, eased, inner(b, eased), 0
     x = jax.lax.while_loop(unfinished, turn, start)[0]
-    return x - eased
+    return (x - eased).astype(jnp.float32)

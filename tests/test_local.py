@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
+from scipy.stats import multivariate_normal
 
 import hetmogp as hm
 from hetmogp.fitting import local
@@ -340,6 +341,23 @@ def test_a_local_fit_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch)
     assert list((tmp_path / "local").glob("*.checkpoint"))
     again = model.fit(X, Y, checkpoint=tmp_path, every=16, resume=True)
     np.testing.assert_allclose(again.predict(X)["level"].mean, whole, rtol=1e-9)
+
+
+def test_the_bound_of_a_local_model_is_nearly_the_evidence():
+    """Of the same hyperparameters, by an exact process; the smooth latent is not used."""
+    t = np.linspace(0, 1, 600)[:, None]
+    draw = np.random.default_rng(3)
+    y = np.convolve(draw.standard_normal(610), np.ones(11), "valid") / 3 + draw.normal(0, 0.3, 600)
+    options = {"latents": 1, "inducing": 20, "max_iter": 400, "progress": False}
+    model = hm.HetMOGP({"y": hm.Gaussian()}, local=1, **options).fit(t, y)
+    with session():
+        smooth, near = (np.asarray(kernel.matrix(t, t)) for kernel in model.kernels_)
+    (first, second), own = model.weights_[0], float(model.fitted.posterior.near.own[0])
+    noise = model.likelihoods_["y"].constants["scale"]
+    K = first**2 * smooth + second**2 * (1 - own) * near
+    K += (second**2 * own + noise**2) * np.eye(600)
+    evidence = multivariate_normal(np.full(600, model.constants_[0]), K).logpdf(y)
+    assert model.elbo_ == pytest.approx(evidence, abs=1.0)
 
 
 def test_a_table_on_disk_has_local_latents_too(tmp_path):

@@ -16,8 +16,8 @@ given sites (λ, Λ) the best q of a block has
 
 where Q is the precision of the prior. With blocks of a single place this is the family of Wu,
 Pleiss and Cunningham (2022), which is too sure wherever a latent reaches further than the next
-place. What blocks leave out is added when q has been learned (`deviations`), and lengthscales are
-learned without q (`evidence`).
+place. What blocks leave out is added from time to time while q is learned (`deviations`), and
+lengthscales are learned without q (`evidence`).
 
 Small systems, many at once, are solved by array operations over all of them: LAPACK is not to be
 given batches on a CPU.
@@ -95,8 +95,8 @@ class Neighbourhood(eqx.Module):
         slot: its number there.
         mean: of each local latent at each place.
         cov: of each block: that of latent r at slot k stands at r n + k.
-        beyond: draws of how the blocks' conditional means deviate from the means together, none
-            while q is learned; see `deviations`.
+        beyond: draws of how the blocks' conditional means deviate from the means together; see
+            `deviations`.
         own: the share of each latent's variance that every place has to itself.
         neighbours: how many places a new input is told by.
     """

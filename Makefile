@@ -49,9 +49,10 @@ slow: $(READY)
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# What the code of the pages prints, put under each block.
-OUTPUTS := index.md install.md tour.md missing_data.md questions.md forecasting.md large_data.md \
-    saved_models.md your_own_kernel.md your_own_likelihood.md
+# What the code of the pages prints, put under each block, and the figures that it saves.
+OUTPUTS := ../README.md index.md install.md tour.md worked_case.md missing_data.md effects.md questions.md \
+    forecasting.md weights.md validation.md comparing.md optimum.md large_data.md saved_models.md \
+    your_own_kernel.md your_own_likelihood.md coming_from.md
 
 outputs: $(READY)
 	$(BIN)/python docs/outputs.py $(OUTPUTS)

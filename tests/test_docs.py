@@ -39,7 +39,17 @@ def run(page, capsys):
     return names, printed
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if code(page)], ids=lambda page: page.name)
+SLOW = {"worked_case.md"}  # fits models with all defaults, about a minute
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW), id=page.name)
+        for page in PAGES
+        if code(page)
+    ],
+)
 def test_the_code_of_a_page_runs(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # for the files that pages write
     monkeypatch.setattr(plt, "show", lambda: None)
@@ -48,6 +58,8 @@ def test_the_code_of_a_page_runs(page, capsys, tmp_path, monkeypatch):
     finally:
         plt.close("all")
     assert shown
+    figures = {path.name for path in tmp_path.glob("*.png")}
+    assert figures == set(outputs.written(page, tmp_path)), "a figure that is saved is shown"
     if page.name == "README.md":
         assert names["model"].converged_
         assert "global" in shown

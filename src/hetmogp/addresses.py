@@ -1,8 +1,8 @@
-"""Where the processes of a group meet: the address of process 0, found, checked and tried.
+"""Where the processes of a group meet: the address of process 0 is found, checked and tried.
 
-JAX by itself has process 0 listen on every interface of its machine, ends the process when the port
-is taken, and shares the port where both programs are JAX. Here process 0 listens on the address it
-was given, and what is wrong with it is said before JAX is asked.
+By default, JAX makes process 0 listen on every interface of its machine, ends the process if the
+port is in use, and shares the port if the other program also uses JAX. Here process 0 listens only
+on the address it was given, and a wrong address is an error before JAX is called.
 """
 
 import errno
@@ -34,9 +34,9 @@ class Place(NamedTuple):
 
     Attributes:
         address: host and port of process 0.
-        processes: how many there are.
-        process: which one this is.
-        method: the name of JAX's way to ask the cluster, if it was chosen.
+        processes: the number of processes.
+        process: the number of this process.
+        method: the name of JAX's method to detect the cluster, if one was chosen.
     """
 
     address: str
@@ -52,14 +52,14 @@ def place(
     method: str | None,
     patience: int,
 ) -> Place:
-    """The place of this process: as told, else from the environment, else from the cluster.
+    """The place of this process: as given, else from the environment, else from the cluster.
 
     Args:
         address: host and port of process 0.
-        processes: how many there are.
-        process: which one this is.
-        method: the name of JAX's way to ask the cluster.
-        patience: seconds to wait for a cluster's answer.
+        processes: the number of processes.
+        process: the number of this process.
+        method: the name of JAX's method to detect the cluster.
+        patience: seconds to wait for the cluster's answer.
     """
     address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     processes = _whole("num_processes", processes, "JAX_NUM_PROCESSES")
@@ -116,11 +116,11 @@ def read(address: str) -> tuple[str, int]:
 
 
 def refuse_taken(address: str, patience: float) -> None:
-    """Complain of an address on which this process cannot listen.
+    """Raise an error if this process cannot listen on an address.
 
     Args:
         address: host and port.
-        patience: seconds to wait for the host to be known: names of a cluster come late.
+        patience: seconds to wait until the host's name is known, which takes time in a cluster.
     """
     host, port = read(address)
     places = _resolved(host, port, time.monotonic() + patience)
@@ -128,7 +128,7 @@ def refuse_taken(address: str, patience: float) -> None:
     for family, kind, protocol, _, where in places:
         try:
             with socket.socket(family, kind, protocol) as trial:
-                # Connections of a program that has ended linger for a minute and do not matter.
+                # Connections of a program that ended stay for a minute and do not matter.
                 trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 trial.bind(where)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What the bound works on: some input rows, and what was observed there.
+"""The data of the bound: some input rows, and what was observed there.
 
 A `Batch` is a set of input rows and, for each output, which of those rows it was observed at. A
 `Block` holds outputs that share their inputs, and mini-batches are drawn from it row by row.
@@ -16,11 +16,11 @@ class Observations(eqx.Module):
 
     Attributes:
         row: the row of the batch's inputs at which each value was seen.
-        y: the values; where `seen` is false, any value in the support.
-        seen: which of them count.
-        weight: how many times each counts.
-        given: the arguments that come with each, by name.
-        scale: what a sum over them is multiplied by to estimate the sum over all data.
+        y: the values; any value of the support where `seen` is false.
+        seen: which values count.
+        weight: how many times each value counts.
+        given: the arguments that come with each value, by name.
+        scale: the factor that makes a sum over these values an estimate of that over all data.
     """
 
     row: Int[Array, " n"]
@@ -39,7 +39,7 @@ class Batch(eqx.Module):
 
     @property
     def observed(self) -> Float[np.ndarray, "n p"]:
-        """The rows at which something was observed; of a full batch all but the padding."""
+        """The rows at which something was observed; in a full batch, all but the padding."""
         last = max(int(np.max(np.asarray(seen.row))) for seen in self.outputs)
         return np.asarray(self.X, float)[: last + 1]
 
@@ -50,11 +50,11 @@ class Block(eqx.Module):
     Attributes:
         members: the positions of these outputs in the model.
         X: the standardised inputs of the rows at which at least one of them was observed.
-        y: their values, one column each, with a harmless value where not seen.
+        y: their values, one column each, with some valid value where nothing was observed.
         seen: which values were observed.
-        weight: how many times each counts.
+        weight: how many times each value counts.
         given: for each of the outputs, the arguments of its observations by name.
-        size: how many rows there are in all, should these be only some of them.
+        size: the number of rows of the whole table, if these are only some of them.
     """
 
     members: tuple[int, ...] = eqx.field(static=True)

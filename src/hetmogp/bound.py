@@ -3,17 +3,17 @@
     L = Σ_d Σ_n E_{q(f_d(x_n))}[log p(y_dn | f_d(x_n))] − KL(q(v) ‖ N(0, I))
 
 The prior (`priors`) makes the parameter functions f_d of an output from the latents u. Their q(u)
-at the rows follows from q(v), that of the inducing variables (`variational`). With the log density
-of the hyperparameters L is the log joint density that learning climbs. `evaluate` is what every way
-of fitting evaluates.
+at the rows follows from q(v), the distribution of the inducing variables (`variational`). Learning
+maximises the sum of L and the log density of the hyperparameters. Every method of fitting calls
+`evaluate`.
 
 The parameter functions of one output share latents, so at an input they are correlated. With their
 joint distribution L is a lower bound on the evidence; with the paper's product over parameter
 functions (`joint=False`) it need not be.
 
-An output with more parameter functions than there are latents (a Categorical of many classes) has
-its expectation taken over the latents themselves: the same number, at a cost that grows with the
-number of classes and not with its square.
+If an output has more parameter functions than there are latents (a Categorical with many classes),
+its expectation is taken over the latents. The result is the same, and the cost grows linearly with
+the number of classes instead of quadratically.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from .variational import Family, Moments
 
 __all__ = ["Bound", "Rules", "Wide", "at_observations", "evaluate", "is_wide"]
 
-LARGEST_WIDE = 40_000  # rows times parameter functions at once, each at some hundreds of points
+LARGEST_WIDE = 40_000  # rows times parameter functions at once; each takes some hundreds of points
 
 
 class Rules(eqx.Module):
@@ -42,7 +42,7 @@ class Rules(eqx.Module):
 
     Attributes:
         joint: whether the parameter functions of one output keep their correlation.
-        expectation: closed forms where there are any, or always quadrature, or Monte Carlo.
+        expectation: closed forms if there are any, or always quadrature, or Monte Carlo.
     """
 
     joint: bool = eqx.field(static=True, default=True)
@@ -50,7 +50,7 @@ class Rules(eqx.Module):
 
 
 class Wide(NamedTuple):
-    """The latents behind one output's functions, and a shift of f_d, zero but for its gradient."""
+    """The latents of one output, and a shift of f_d, which is zero and used for its gradient."""
 
     shift: Float[Array, "n J"]
     latents: Latents
@@ -62,7 +62,7 @@ class Bound(NamedTuple):
     Attributes:
         fit: the expected log-likelihood; on a mini-batch, an unbiased estimate of it.
         kl: KL(q(v) ‖ N(0, I)).
-        log_density: of the hyperparameters.
+        log_density: the log density of the hyperparameters.
     """
 
     fit: Float[Array, ""]
@@ -76,7 +76,7 @@ class Bound(NamedTuple):
 
     @property
     def log_joint(self) -> Float[Array, ""]:
-        """What learning climbs: L and the log density of the hyperparameters."""
+        """The objective of learning: L plus the log density of the hyperparameters."""
         return self.fit - self.kl + self.log_density
 
 
@@ -93,13 +93,13 @@ def evaluate(
 
     Args:
         parameters: the model.
-        q: of the inducing variables.
+        q: the distribution of the inducing variables.
         view: the prior's matrices at the batch's inputs, or their projection.
         batch: the data.
         rules: how to evaluate.
-        key: of the quasi-Monte Carlo points of this step.
-        at: what the expectations are taken over, if known: the gradient with respect to it makes
-            the sites of `fitting.sites`.
+        key: the random key of the quasi-Monte Carlo points of this step.
+        at: the distributions over which expectations are taken, if known. The gradients with
+            respect to them give the sites of `fitting.sites`.
     """
     if at is None:
         at = at_observations(parameters, q.latents(view), batch, rules)
@@ -125,7 +125,7 @@ def evaluate(
 
 
 def _alike(parameters: Parameters, at: Sequence[Functions | Wide], batch: Batch) -> list[list[int]]:
-    """Outputs whose expectations are the same program, which then is compiled once."""
+    """Outputs whose expectations are the same program, so that it is compiled only once."""
     members: dict[Any, list[int]] = {}
     for d, (likelihood, here, seen) in enumerate(
         zip(parameters.likelihoods, at, batch.outputs, strict=True)
@@ -169,13 +169,13 @@ def _over_latents(
     rows = max(1, LARGEST_WIDE // len(likelihood.latent))
     if len(y) <= rows:
         return jax.vmap(one)(values)
-    return jax.lax.map(jax.checkpoint(one), values, batch_size=rows)  # again for the gradient
+    return jax.lax.map(jax.checkpoint(one), values, batch_size=rows)  # recomputed for gradients
 
 
 def at_observations(
     parameters: Parameters, latents: Latents, batch: Batch, rules: Rules
 ) -> list[Functions | Wide]:
-    """What each output's expectations are taken over, from the latents at the batch's rows."""
+    """The distribution for each output's expectations, from the latents at the batch's rows."""
     prior, N = parameters.prior, len(latents.mean)
     both = jnp.concatenate([latents.mean, latents.cov.reshape(N, -1)], axis=1)
     R = latents.mean.shape[1]
@@ -194,5 +194,5 @@ def at_observations(
 
 
 def is_wide(likelihood: Likelihood, R: int, rules: Rules) -> bool:
-    """Whether the expectations of an output are taken over the R latents, these being fewer."""
+    """Whether an output has more functions than latents, so that expectations are over latents."""
     return likelihood.softmax and len(likelihood.latent) > max(R, 2) and rules.joint

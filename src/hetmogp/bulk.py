@@ -1,4 +1,4 @@
-"""Scores and predictions of a whole table on disk, part by part; each process does a section."""
+"""Scores and predictions for a table on disk, part by part; each process has a section."""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def nlpd(fitted: Fitted, table: Table) -> dict[str, float]:
         return fitted.log_densities(frame[inputs], frame)
 
     def own() -> dict[str, np.ndarray]:
-        sums = {name: np.zeros(2) for name in fitted.likelihoods}  # of values, and how many
+        sums = {name: np.zeros(2) for name in fitted.likelihoods}  # sums and counts of values
         for part in table.each(densities, columns):
             for name, values in part.items():
                 sums[name] += (-np.sum(values), values.size)
@@ -54,13 +54,14 @@ def predict(
     out: str | os.PathLike,
     interval: float = 0.9,
 ) -> Path:
-    """Predict at every row and write a Parquet file of inputs and predictions, in their order.
+    """Predict at every row, and write inputs and predictions to a Parquet file in order.
 
     Args:
         fitted: the model.
-        table: has the inputs, and the columns that likelihoods take beside their outputs or not.
-        outputs: those to predict; all by default.
-        out: the file, never half written; with several processes a folder of one file each.
+        table: the inputs; columns that come with outputs, such as exposures, are used if present.
+        outputs: the outputs to predict; all by default.
+        out: the file, written completely or not at all; with several processes, a folder with
+            one file each.
         interval: the probability of the intervals.
     """
     target = Path(out)
@@ -102,5 +103,5 @@ def predict(
     if distributed.count() > 1 and distributed.index() == 0:
         for part in target.glob("part-*.parquet"):
             if part.name not in written:
-                part.unlink()  # of an earlier time, by more processes
+                part.unlink()  # from an earlier run with more processes
     return target

@@ -25,15 +25,15 @@ TYPES: dict[Kind, pa.DataType] = {
 
 
 class Cells:
-    """What the cells of one column have been so far.
+    """What is known about the cells of one column so far.
 
     Args:
         commas: whether the decimal mark may be a comma.
 
     Attributes:
-        possible: the kinds that all of them can be read as, text aside.
-        missing: whether some are missing.
-        known: whether some are not.
+        possible: the kinds, apart from text, as which all cells can be read.
+        missing: whether some cells are missing.
+        known: whether some cells are not missing.
     """
 
     def __init__(self, commas: bool = False) -> None:
@@ -42,7 +42,7 @@ class Cells:
             self.possible.remove("number with a comma")
 
     def add(self, cells: pa.Array) -> None:
-        """Look at more of them."""
+        """Take further cells into account."""
         trimmed = _trimmed(cells)
         self.missing |= trimmed.null_count > 0
         self.known |= trimmed.null_count < len(trimmed)
@@ -53,12 +53,12 @@ class Cells:
                 self.possible.remove(kind)
 
     def kind(self, numbers: Kind) -> Kind:
-        """The narrowest kind that all of them have.
+        """The narrowest kind as which all cells can be read.
 
         Args:
             numbers: the kind of numbers in this table, with a point or with a comma.
         """
-        whole = {"whole number", "number"} <= self.possible  # Arrow takes 0x1F for the first alone
+        whole = {"whole number", "number"} <= self.possible  # Arrow reads 0x1F as whole only
         if whole and self.known and not self.missing:
             return "whole number"
         return next((kind for kind in (numbers, "yes or no") if kind in self.possible), "text")

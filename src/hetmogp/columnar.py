@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: the parts that are read by themselves, with the same columns in all."""
+"""Parquet and Arrow files: parts that can be read separately, all with the same columns."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .delimited import refuse_other_columns, unreadable
 __all__ = ["ArrowPart", "scan"]
 
 FORMATS = {"parquet": ds.ParquetFileFormat(), "ipc": ds.IpcFileFormat()}
-NO_NAME = "__index_level_"  # how an index of pandas is stored that has none
+NO_NAME = "__index_level_"  # how pandas stores an index without a name
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class ArrowPart:
     """A row group of a Parquet file, or an Arrow file.
 
     Attributes:
-        path: where the file is.
-        rows: how many it has.
-        fragment: what reads them.
-        schema: the columns of the table, with the types that they have in all files.
-        first: where it begins in its file.
-        counted: the index of pandas, where it has a name and counts the rows, so that it is not
+        path: the path of the file.
+        rows: the number of rows.
+        fragment: the Arrow object that reads them.
+        schema: the columns of the table, with the types that suit all files.
+        first: the position of its first row in the file.
+        counted: the pandas index, if it has a name and only counts the rows. Such an index is not
             stored as a column.
     """
 
@@ -88,7 +88,7 @@ def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[ArrowPart]]:
 
 
 def _split(fragment: Any) -> list[tuple[Any, int]]:
-    """What of a file can be read by itself, and how many rows each has."""
+    """The parts of a file that can be read separately, and the number of rows of each."""
     if isinstance(fragment, ds.ParquetFileFragment):
         groups = fragment.split_by_row_group()
         return [(group, group.row_groups[0].num_rows) for group in groups]
@@ -96,7 +96,7 @@ def _split(fragment: Any) -> list[tuple[Any, int]]:
 
 
 def _columns(path: Path, schema: pa.Schema) -> pa.Schema:
-    """The columns of a file: an index of pandas that has a name is one, as the first."""
+    """The columns of a file; a pandas index that has a name is the first of them."""
     name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
     if times > 1:
         raise unreadable(path, f"it has {times} columns called {name!r}")
@@ -109,7 +109,7 @@ def _columns(path: Path, schema: pa.Schema) -> pa.Schema:
 
 
 def _counted(schema: pa.Schema) -> dict[str, Any] | None:
-    """The start, the step and the name of an index that counts the rows, if it has a name."""
+    """The start, step and name of a pandas index that counts the rows, if it has a name."""
     for one in _index(schema):
         if isinstance(one, dict) and isinstance(one.get("name"), str):
             whole = all(isinstance(one.get(key), int) for key in ("start", "step"))
@@ -118,7 +118,7 @@ def _counted(schema: pa.Schema) -> dict[str, Any] | None:
 
 
 def _index(schema: pa.Schema) -> list[Any]:
-    """What pandas has noted of an index; notes that make no sense are as good as none."""
+    """What pandas has stored about an index; invalid entries are ignored."""
     try:
         noted = (schema.pandas_metadata or {})["index_columns"]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
-"""One input column: how its values become numbers, and how numbers become its values again.
+"""One input column: how its values become numbers, and numbers its values again.
 
 Numbers stay as they are. Dates are counted in days since 1970-01-01 (in UTC, where they have a time
 zone) and durations in days, so that lengthscales and periods are in days. Labels become their
-position among the column's levels, which a `Category` kernel compares.
+position among the column's levels, and a `Category` kernel compares these.
 """
 
 import re
@@ -17,11 +17,11 @@ import pandas as pd
 __all__ = ["Column", "describe", "is_missing"]
 
 DAY = 86_400_000_000  # microseconds
-OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its distance from UTC
+OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its offset from UTC
 ISO = re.compile(r"\d{4}-\d\d-\d\d")
 LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
 PLURAL = {"number": "numbers", "time": "dates", "duration": "durations", "category": "labels"}
-MOST_LABELS = 50  # text with more different values than this, in half of the rows, is no category
+MOST_LABELS = 50  # text with more values than this, and than half of the rows, is no category
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Column:
     """An input by name.
 
     Attributes:
-        name: as in the user's table.
-        kind: what its values are.
+        name: its name in the user's table.
+        kind: the kind of its values.
         levels: the labels of a category, in the order of their codes.
         aware: whether times have a time zone.
-        open: whether labels that were not in the fit may follow; each is a level of its own.
+        open: whether predictions may have labels that were not in the fit; each is a new level.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """The unit of the numbers, where it is known."""
+        """The unit of the numbers, if it is known."""
         return "days" if self.kind in ("time", "duration") else ""
 
     def encode(self, values: pd.Series, what: str) -> np.ndarray:
-        """The numbers behind a column, NaN where missing; complaints name `what` and the row."""
+        """The numbers of a column, NaN where missing; errors name `what` and the row."""
         where = f"{what}, column {self.name!r}"
         if self.kind == "category":
             return self._codes(values, what)
         if self.kind == "number":
             return _numbers(values, where)
         if self.kind == "duration" and values.map(lambda v: isinstance(v, str)).any():
-            with suppress(ValueError):  # text such as "2 days 03:00:00", as files have it
+            with suppress(ValueError):  # text such as "2 days 03:00:00", as in files
                 values = pd.Series(pd.to_timedelta(values))
         column = describe(values, what, self.name)
         if column.kind != self.kind:
@@ -93,7 +93,7 @@ class Column:
         return codes
 
     def decode(self, numbers: np.ndarray) -> Any:
-        """The user's values behind numbers: floats, dates, durations, or labels."""
+        """The user's values for numbers: floats, dates, durations or labels."""
         if self.kind == "number":
             return numbers
         if self.kind == "category":
@@ -142,7 +142,7 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
 
 
 def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tuple[Any, ...]:
-    """The labels of a column that is neither of numbers nor of dates, if it is one of labels."""
+    """The labels of a column of labels; an error if it holds something else."""
     if not all(isinstance(value, str | int | float) for value in present):
         raise ValueError(
             f"{what}, column {name!r} holds {values.dtype} values such as {present[0]!r}; inputs "
@@ -194,7 +194,7 @@ def _as_times(values: pd.Series) -> pd.Series:
     with_offset = [
         isinstance(v, str) and bool(OFFSET.search(v)) for v in values if not is_missing(v)
     ]
-    offsets = bool(with_offset) and all(with_offset)  # which may change with the season
+    offsets = bool(with_offset) and all(with_offset)  # the offset may change with the season
     return pd.Series(pd.to_datetime(values, format="ISO8601", utc=offsets))
 
 
@@ -219,8 +219,8 @@ def _plain(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for "not observed"."""
+    """Whether a value means "not observed"."""
     if value is None or value is pd.NA or value is pd.NaT:
         return True
     differs = value != value
-    return isinstance(differs, bool | np.bool_) and bool(differs)  # of a list it is a list
+    return isinstance(differs, bool | np.bool_) and bool(differs)  # a list gives an array

@@ -1,8 +1,8 @@
-"""From tables to what the bound works on: standardised inputs, one batch, or blocks to draw from.
+"""From tables to the data of the bound: standardised inputs, one batch, or blocks.
 
-The full data is one batch over the *distinct* input rows, so that each is projected once however
-many outputs and repetitions it has. Mini-batches are drawn from blocks of outputs that share
-inputs.
+The full data are one batch over the *distinct* input rows, so that each is projected once, however
+many outputs were observed there and how often. Mini-batches are drawn from blocks of outputs that
+share their inputs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ __all__ = ["Scaling", "as_block", "blocks", "full_batch", "row_draws"]
 
 
 class Scaling(NamedTuple):
-    """Inputs are shifted and divided column by column, labels are not; users never see it."""
+    """How inputs are centred and scaled, column by column; labels are not. Users never see it."""
 
     centre: np.ndarray  # (p,)
     scale: np.ndarray  # (p,)
 
     @classmethod
     def of(cls, X: Float[np.ndarray, "N p"], labels: Sequence[int] = ()) -> "Scaling":
-        """Mean and standard deviation; a constant column keeps the scale one."""
+        """From the mean and standard deviation; a constant column has the scale one."""
         constant = X.max(axis=0) == X.min(axis=0)
         centre = np.where(constant, X[0], X.mean(axis=0))
         scale = np.where(constant, 1.0, X.std(axis=0))
@@ -36,18 +36,18 @@ class Scaling(NamedTuple):
         return cls(centre, scale)
 
     def apply(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
-        """To standard units."""
+        """From the user's units to standard units."""
         standard = X - self.centre
         standard /= self.scale  # in place: the table may be large
         return standard
 
     def undo(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N p"]:
-        """Back to the user's units."""
+        """From standard units to the user's units."""
         return X * self.scale + self.centre
 
 
 def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Scaling]:
-    """All the data as one batch over its distinct input rows, rows never observed left out."""
+    """All data as one batch over the distinct input rows at which something was observed."""
     observed = data.observed()
     inputs = [X[seen] for X, seen in zip(data.inputs, observed, strict=True)]
     distinct, row = np.unique(np.concatenate(inputs), axis=0, return_inverse=True)
@@ -70,7 +70,7 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
 
 
 def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
-    """Group the outputs by their inputs. The arrays are NumPy's: with the host."""
+    """Group the outputs by their inputs, as NumPy arrays in the host's memory."""
     groups: list[list[int]] = []
     for d, X in enumerate(data.inputs):
         for group in groups:
@@ -98,10 +98,10 @@ def as_block(data: Dataset, scaling: Scaling, sample: Dataset, size: int) -> Blo
     """Some rows of outputs that share their inputs, as part of a block.
 
     Args:
-        data: the rows, of which outputs need not be observed.
-        scaling: of the whole.
-        sample: other rows, whose first values fill in for what was not observed.
-        size: how many rows there are in all.
+        data: the rows; outputs may be missing.
+        scaling: that of the whole table.
+        sample: other rows, whose first values replace missing ones.
+        size: the number of rows of the whole table.
     """
     every = range(len(data.names))
     return _block(data, every, slice(None), scaling.apply(data.inputs[0]), sample, size)
@@ -115,7 +115,7 @@ def _block(
     sample: Dataset,
     size: int,
 ) -> Block:
-    """Some rows of some outputs; the sample's first value, with its arguments, fills in."""
+    """Some rows of some outputs; the sample's first value and its arguments replace gaps."""
     y = np.stack([data.values[d][keep] for d in members], axis=1)
     seen = ~np.isnan(y)
     given: list[dict[str, Any]] = []
@@ -132,9 +132,10 @@ def _block(
 def row_draws(
     N: int, size: int, seed: int, block: int, skip: int = 0
 ) -> Iterator[Int[np.ndarray, " size"]]:
-    """Rows of each mini-batch, for ever: every row once an epoch, −1 where the last one is ragged.
+    """The rows of each mini-batch, without end: every row once an epoch, −1 as padding at its end.
 
-    The order of an epoch depends on (seed, block, epoch) only. The first `skip` are left out.
+    The order of an epoch depends only on (seed, block, epoch). The first `skip` batches are left
+    out.
     """
     epoch, done = divmod(skip, -(-N // size))
     while True:

@@ -1,8 +1,8 @@
 """Text tables with a header: one file or many, read by the same code.
 
 All cells are read as text, block by block. A first pass counts the rows and finds the type of each
-column over all rows of all files. A second pass reads the cells as these types. So a table is the
-same however it is cut into files.
+column over all rows of all files. A second pass reads the cells as these types. So it does not
+matter how a table is divided into files.
 """
 
 import lzma
@@ -25,8 +25,8 @@ from .files import UnreadableFileError
 __all__ = ["COMPRESSED", "TextFile", "TextPart", "refuse_other_columns", "scan", "unreadable"]
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".zip")
-HEAD = 2**20  # bytes in which the header is looked for
-BLOCK = 2**23  # bytes that are read at a time; a row may not be longer
+HEAD = 2**20  # bytes in which the header must lie
+BLOCK = 2**23  # bytes that are read at a time; no row may be longer
 BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
 UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 OTHER_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -36,13 +36,13 @@ NOT_TEXT = "it is not text in UTF-8"
 
 @dataclass(frozen=True)
 class TextPart:
-    """One file of a table, read with the types that columns have in all files.
+    """One file of a table, whose columns have the types found over all files.
 
     Attributes:
-        file: what is read.
-        rows: how many it has.
-        kinds: of the columns of the table, in their order.
-        first: where it begins in its file.
+        file: the text file.
+        rows: the number of rows.
+        kinds: the types of the table's columns, in order.
+        first: the position of its first row in the file.
     """
 
     file: "TextFile"
@@ -52,7 +52,7 @@ class TextPart:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self.file.path
 
     def to_table(self, columns: Sequence[str]) -> pa.Table:
@@ -70,15 +70,15 @@ def scan(paths: Sequence[Path], text: Collection[str] = ()) -> tuple[list[str], 
 
     Args:
         paths: the files.
-        text: columns that are text, even if they look like numbers.
+        text: columns that are read as text, even if they look like numbers.
     """
     files = [TextFile(path) for path in paths]
     refuse_other_columns(paths, [file.named for file in files])
-    # Elsewhere 1,500 may well be a thousand and more.
+    # With another separator, 1,500 may mean one thousand five hundred.
     commas = all(file.separator == ";" for file in files)
     cells = {name: Cells(commas) for file in files for name in file.names}
     rows = [_look_at(file, cells) for file in files]
-    # A column without a name or a value is none: spreadsheets leave such columns behind.
+    # A column without a name and without values is dropped: spreadsheets often add one.
     columns = {n: column for n, column in cells.items() if column.known or n in files[0].named}
     if not columns:
         raise unreadable(paths[0], "its columns have neither names nor values")
@@ -90,7 +90,7 @@ def scan(paths: Sequence[Path], text: Collection[str] = ()) -> tuple[list[str], 
 
 
 def refuse_other_columns(paths: Sequence[Path], columns: Sequence[Collection[str]]) -> None:
-    """Refuse files of which one lacks a column that another has; their order does not matter."""
+    """Raise an error if a file lacks a column that another has; their order does not matter."""
     files = list(zip(paths, columns, strict=True))
     for file in files:
         for (has, names), (lacks, others) in ((files[0], file), (file, files[0])):
@@ -100,7 +100,7 @@ def refuse_other_columns(paths: Sequence[Path], columns: Sequence[Collection[str
 
 
 def unreadable(path: Path, why: str) -> UnreadableFileError:
-    """The error that says why a file is no table, or does not belong to one."""
+    """The error that says why a file cannot be read as part of the table."""
     return UnreadableFileError(f"cannot read {path} as a table: {why}")
 
 
@@ -124,14 +124,14 @@ def _look_at(file: "TextFile", cells: Mapping[str, Cells]) -> int:
 
 
 class TextFile:
-    """A text file, its header read.
+    """A text file whose header has been read.
 
     Attributes:
-        path: where it is.
-        separator: what stands between columns: a comma, a semicolon or a tab.
-        names: of the columns; one without a name is called "Unnamed: 3", by its position.
-        named: those that have a name.
-        longer: whether rows have a field more than the header, as they do that end in a comma.
+        path: the path of the file.
+        separator: the separator of columns: a comma, a semicolon or a tab.
+        names: the names of the columns; one without a name is "Unnamed: 3", by its position.
+        named: the names that are in the file.
+        longer: whether rows have one field more than the header, because they end in a comma.
     """
 
     def __init__(self, path: Path):
@@ -156,7 +156,7 @@ class TextFile:
         elif b"\n" in lines:
             lines = lines[: lines.rindex(b"\n") + 1]
         self.separator = _separator(path, lines)
-        others: list[int] = []  # the cells of rows that do not have as many as the header
+        others: list[int] = []  # rows with another number of cells than the header
 
         def noted(row: csv.InvalidRow) -> str:
             others.append(row.actual_columns)
@@ -189,7 +189,7 @@ class TextFile:
             yield from csv.open_csv(
                 stream,
                 read_options=csv.ReadOptions(
-                    use_threads=False,  # rows are numbered then
+                    use_threads=False,  # so that errors have row numbers
                     block_size=BLOCK,
                     column_names=self.names,
                     skip_rows_after_names=1,
@@ -203,7 +203,7 @@ class TextFile:
             )
 
     def last_byte(self) -> bytes:
-        """The last one that does not end a line."""
+        """The last byte that is not part of a line end."""
         stream, last = self._stream(), b""
         with self._one_clear_error():
             while block := stream.read(BLOCK):
@@ -216,14 +216,14 @@ class TextFile:
         return pa.input_stream(str(self.path), compression="detect")
 
     def _parsing(self, other: Callable[[csv.InvalidRow], str] | None = None) -> csv.ParseOptions:
-        """How cells are told apart, and what becomes of rows that have too many or too few."""
+        """How cells are separated, and what happens to rows with too many or too few."""
         return csv.ParseOptions(
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=other
         )
 
     @contextmanager
     def _one_clear_error(self) -> Iterator[None]:
-        """Around reading: what goes wrong is told with the name of the file."""
+        """A context for reading, whose errors name the file."""
         try:
             yield
         except FileNotFoundError:
@@ -232,7 +232,7 @@ class TextFile:
             raise unreadable(self.path, self._why(error)) from error
 
     def _why(self, error: Exception) -> str:
-        """What is wrong, from what Arrow says of it."""
+        """What is wrong, in words, from an error message of Arrow."""
         said = str(error)
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in said:
             return NOT_TEXT
@@ -247,7 +247,7 @@ class TextFile:
 
 
 def _whole(path: Path) -> bytes | None:
-    """All of a file that cannot be read twice, or that Arrow cannot decompress piece by piece."""
+    """The whole content of a file that can be read only once, or not decompressed in parts."""
     if path.suffix.lower() == ".xz":
         return lzma.open(path).read()
     if path.suffix.lower() == ".zip":
@@ -259,7 +259,7 @@ def _whole(path: Path) -> bytes | None:
 
 
 def _separator(path: Path, lines: bytes) -> str:
-    """What separates the columns, by the header."""
+    """The separator of columns, from the header."""
     if ".tsv" in (suffix.lower() for suffix in path.suffixes[-2:]):
         return "\t"
     header = re.sub(r'"[^"]*"', "", re.split(rb"[\r\n]", lines, maxsplit=1)[0].decode("latin-1"))

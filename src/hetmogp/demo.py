@@ -1,7 +1,7 @@
-"""The paper's missing-gap problem: a real output tells what a binary one does where it is not seen.
+"""The paper's missing-gap problem: a real output helps to predict a binary one inside a gap.
 
 Two outputs over [0, 1]: y₁ = f₁ + N(0, 1) at 600 inputs, y₂ ~ Bernoulli(logistic f₂) at 500 others,
-of which those in [0.7, 0.9] are taken away. f = u Wᵀ mixes two sums of waves.
+of which those in [0.7, 0.9] are removed. f = u Wᵀ mixes two sums of waves.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from .model import HetMOGP, independent
 __all__ = ["PAPER", "SHARING", "MissingGap", "fit_both", "run", "simulate"]
 
 PAPER = ((-0.5, -0.1), (0.1, 0.6))  # the paper's weights: the functions share little
-SHARING = ((-0.5, -0.1), (-0.3, -0.1))  # weights with which they share much
+SHARING = ((-0.5, -0.1), (-0.3, -0.1))  # weights with which the functions share much
 GAP = (0.7, 0.9)
 LIKELIHOODS = {"real": Gaussian(scale=1.0), "binary": Bernoulli()}
 SETTINGS: dict[str, Any] = {"latents": 3, "inducing": 20}
@@ -96,7 +96,7 @@ def nlpd_in_gap(model: HetMOGP, problem: MissingGap) -> float:
 
 
 def run(out: Path, seed: int = 0) -> str:
-    """Simulate, fit and write the figure: what there is to say of it."""
+    """Simulate, fit and write the figure; return a summary in words."""
     out.mkdir(parents=True, exist_ok=True)
     target = out / "missing_gap.png"
     problem = simulate(seed)

@@ -1,4 +1,4 @@
-"""Files that are never half written, and files of numbers that tell when they were altered."""
+"""Write files completely or not at all, and files of numbers with a checksum."""
 
 import errno
 import hashlib
@@ -18,26 +18,26 @@ from safetensors.numpy import save as to_bytes
 
 __all__ = ["UnreadableFileError", "read_numbers", "temporary_file", "write_numbers"]
 
-LARGEST_HEADER = 2**26  # bytes; names and labels need a small part of it
+LARGEST_HEADER = 2**26  # bytes; names and labels need far less
 LONGEST_ENDING = 32  # bytes; with the rest of a temporary name far below a file system's 255
 TEMPORARY = re.compile(r"\.hetmogp-([1-9]\d{0,6})-[0-9a-f]{16}\.partial(\..*)?")
 VERSIONS = re.compile(r"[1-9][0-9]{0,8}")
-ABANDONED = 3600.0  # seconds without a write, after which a dead process's file is removed
+ABANDONED = 3600.0  # seconds without a write, after which the file of a dead process is removed
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EPIPE)
 
 
 class UnreadableFileError(ValueError):
-    """A file that is damaged, or of another kind, or of a later version."""
+    """A file that is damaged, of another kind, or of a later version."""
 
 
 @contextmanager
 def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary file in the same folder, which replaces the target once all of it is written.
+    """A temporary file in the same folder, which replaces the target when it is complete.
 
-    It has the target's ending, by which some libraries tell what to write, and a random name that
-    no other writer uses. Should anything go wrong, what was there before is untouched and nothing
-    is left behind. The target's permissions are kept. A link is followed; a device or a pipe is
-    written to as it is. An error of the disk names the target.
+    It has the target's ending, from which some libraries infer the format, and a random name that
+    no other writer uses. If anything goes wrong, the target is unchanged and the temporary file is
+    removed. The target's permissions are kept. A link is followed; a device or a pipe is written to
+    directly. An error of the disk names the target.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -50,8 +50,8 @@ def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
         partial = partial.with_name(partial.name + target.suffix)
     with _naming(path, partial):
         try:
-            # Exclusive, so that a file or link planted under this name is never written to; and
-            # never readable by more people than the file that it is to replace.
+            # Exclusive, so that an existing file or link of this name is never written to; and
+            # never readable by more people than the file that it replaces.
             new = os.O_CREAT | os.O_EXCL | os.O_WRONLY
             os.close(os.open(partial, new, 0o666 if known is None else 0o600))
             _remove_abandoned(partial)
@@ -63,24 +63,24 @@ def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-    with suppress(OSError):  # the file is in its place; not every file system flushes folders
+    with suppress(OSError):  # the file is in place; not every file system can flush folders
         _flush(target.parent)
 
 
 @contextmanager
 def _naming(path: str | os.PathLike, written: Path) -> Iterator[None]:
-    """Errors about the file that is written name the path that was asked for."""
+    """Make errors about the temporary file name the target instead."""
     try:
         yield
     except OSError as error:
         code, about = error.errno, f"{error.filename} {error.strerror}"
         if code is None or (str(written) not in about and code not in NO_ROOM):
-            raise  # about another file, which may be read meanwhile
+            raise  # about another file, which may be read at the same time
         raise OSError(code, os.strerror(code), os.fspath(path)) from error
 
 
 def _flush(path: Path) -> None:
-    """Have the disk hold what was written to a file, or to the list of files in a folder."""
+    """Flush a file, or the list of files of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -89,11 +89,11 @@ def _flush(path: Path) -> None:
 
 
 def _remove_abandoned(mine: Path) -> None:
-    """Remove the temporary files in a folder that killed processes have left.
+    """Remove the temporary files that killed processes have left in a folder.
 
     A process on another machine, or in another container, may share the folder and looks dead from
-    here. Its files are spared as long as it writes to them now and then. The times compared are
-    both the file system's own, whose clock may differ from this machine's.
+    here. Its files are kept as long as it writes to them from time to time. Both times that are
+    compared come from the file system, whose clock may differ from this machine's.
     """
     with suppress(OSError):
         now = mine.stat().st_mtime
@@ -108,13 +108,13 @@ def _remove_abandoned(mine: Path) -> None:
 
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
-        return True  # asking would end it
+        return True  # on Windows this call would end the process
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # another user's
+        return True  # a process of another user
     return True
 
 
@@ -125,13 +125,13 @@ def write_numbers(
     facts: Mapping[str, Any],
     numbers: Mapping[str, np.ndarray],
 ) -> None:
-    """Write a safetensors file with a JSON description and the SHA-256 of all that is in it.
+    """Write a safetensors file with a JSON description and a SHA-256 checksum of its content.
 
     Args:
-        path: where to; never half written.
-        kind: of file, such as "model".
-        version: of the format.
-        facts: what JSON can hold.
+        path: the file; it is written completely or not at all.
+        kind: the kind of file, such as "model".
+        version: the version of the format.
+        facts: the description, as values that JSON can hold.
         numbers: arrays by name.
     """
     tensors = {name: np.array(array, order="C") for name, array in numbers.items()}
@@ -148,15 +148,15 @@ def write_numbers(
 def read_numbers(
     path: Path, kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What was written, checked against its digest; nothing found in it is run.
+    """The content of a file, checked against its checksum; nothing in it is executed.
 
     Args:
         path: the file.
-        kind: of file expected.
-        version: the latest that can be read.
+        kind: the expected kind of file.
+        version: the latest version that can be read.
 
     Raises:
-        UnreadableFileError: where the file holds nothing of the kind, or not what was written.
+        UnreadableFileError: if the file is of another kind or damaged.
     """
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
@@ -180,7 +180,7 @@ def read_numbers(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (
         *(SafetensorError, UnicodeDecodeError, TypeError, KeyError, OSError, MemoryError),
-        AttributeError,  # of a type of number that NumPy lacks
+        AttributeError,  # a type of number that NumPy lacks
     ) as error:
         raise UnreadableFileError(
             f"{path} is not a hetmogp {kind}, or is damaged: {error}"
@@ -194,7 +194,7 @@ def read_numbers(
 
 
 def _finite(text: str) -> float:
-    """A number in a description: JSON has no other, though Python would read NaN and 1e999."""
+    """A finite number of a description; Python's JSON reader would accept NaN and 1e999."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is not a finite number")
@@ -202,11 +202,11 @@ def _finite(text: str) -> float:
 
 
 def _format(kind: str) -> str:
-    return "hetmogp" if kind == "model" else f"hetmogp {kind}"  # models were there first
+    return "hetmogp" if kind == "model" else f"hetmogp {kind}"  # as in the first format
 
 
 def _digest(metadata: Mapping[str, str], kind: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of everything in the file but itself."""
+    """The SHA-256 checksum of everything else in the file."""
     total = hashlib.sha256()
     for key in ("format", "version", kind):
         total.update(f"{key}\n{metadata[key]}\n".encode())

@@ -1,7 +1,7 @@
-"""Forked processes, in which JAX cannot compute: said at once, where it would wait for ever.
+"""An error at once in forked processes, where JAX would wait for ever.
 
-`fork` copies a process without its threads. JAX's own do the work, so a copy of a process that has
-used JAX waits for threads that it does not have.
+`fork` copies a process without its threads. JAX computes in threads, so a fork of a process that
+has used JAX waits for threads that do not exist.
 """
 
 import os
@@ -10,15 +10,15 @@ from .jax_private import backends_are_initialized
 
 __all__ = ["refuse"]
 
-_used = False  # whether JAX had its threads when this process was last forked from
-_copied = False  # whether this process is such a copy
+_used = False  # whether JAX had threads when this process was last forked
+_copied = False  # whether this process is a fork that lacks these threads
 
 
 def refuse() -> None:
-    """Complain where JAX was in use before this process was forked.
+    """Raise an error if JAX was in use before this process was forked.
 
     Raises:
-        RuntimeError: says how to start processes instead.
+        RuntimeError: with advice on how to start processes instead.
     """
     if _copied:
         raise RuntimeError(
@@ -40,5 +40,5 @@ def _in_the_copy() -> None:
     _copied = _copied or _used
 
 
-if hasattr(os, "register_at_fork"):  # where there is a fork
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(before=_before, after_in_child=_in_the_copy)

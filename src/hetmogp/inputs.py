@@ -1,4 +1,4 @@
-"""Reading inputs: one table for all outputs, or one per output, as finite numbers with names."""
+"""Reading inputs: one table for all outputs or one per output, as finite numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ LARGEST_GRID = 5_000_000
 def split_inputs(
     names: list[str], X: Any, columns: Sequence[Column] | None
 ) -> dict[str, tuple[np.ndarray, list[Column]]]:
-    """One input table per output, with its columns; the same object where shared."""
+    """One input table per output, the same object where outputs share it, and the columns."""
     if isinstance(X, Mapping):
         for name in names:
             if name not in X:
@@ -42,12 +42,12 @@ def split_inputs(
 
 
 def _agreed(frames: Mapping[str, pd.DataFrame]) -> list[Column]:
-    """The columns of tables that belong to different outputs: the same, labels taken together."""
+    """The common columns of the tables of different outputs, with the labels of all."""
     (first, frame), *others = frames.items()
     columns = _described(frame, f"inputs of {first!r}")
     for name, other in others:
         if set(other.columns) == set(frame.columns):
-            other = other[frame.columns]  # which may come in another order
+            other = other[frame.columns]  # the order may differ
         theirs = _described(other, f"inputs of {name!r}")
         if list(other.columns) != list(frame.columns):
             raise ValueError(
@@ -67,7 +67,7 @@ def _agreed(frames: Mapping[str, pd.DataFrame]) -> list[Column]:
 
 
 def _one_table_per_output(X: Any) -> bool:
-    """A list of arrays or frames, or of lists of lists; a list of rows of numbers is one table."""
+    """Whether X is a list of tables; a list of rows of numbers is one table."""
     if not isinstance(X, list | tuple) or not X:
         return False
     if all(isinstance(table, np.ndarray | pd.DataFrame | pd.Series) for table in X):
@@ -92,8 +92,8 @@ def read_inputs(
 
     Args:
         X: an array, frame, series, or list of values or of rows; one dimension is one input.
-        columns: those of an earlier fit; a frame is put in that order.
-        what: what to call the table in complaints.
+        columns: those of an earlier fit; a frame is put into that order.
+        what: the name of the table in errors.
     """
     frame = _as_frame(X, what)
     columns = _described(frame, what) if columns is None else list(columns)
@@ -120,7 +120,7 @@ def read_inputs(
 
 
 def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
-    """What is wrong with inputs of which some are not finite: the first one, and how many rows."""
+    """The error for inputs that are not finite: the first one, and the number of rows."""
     wrong = ~np.isfinite(table)
     row, j = (int(k) for k in np.argwhere(wrong)[0])
     value = "NaN" if np.isnan(table[row, j]) else f"{table[row, j]}"
@@ -134,7 +134,7 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
 
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
-    """Any table as a frame whose columns are named by text."""
+    """Any table as a frame whose column names are text."""
     if isinstance(X, Mapping):
         raise ValueError(f"{what} is a dict; a table is wanted, of all inputs")
     if hasattr(X, "toarray"):
@@ -171,12 +171,12 @@ def _described(frame: pd.DataFrame, what: str) -> list[Column]:
 
 
 def restored(table: np.ndarray, columns: Sequence[Column]) -> pd.DataFrame:
-    """A table of numbers as the user would have written it, with dates and labels."""
+    """A table of numbers as a frame with the user's dates and labels."""
     return pd.DataFrame({c.name: c.decode(table[:, j]) for j, c in enumerate(columns)})
 
 
 def grid(columns: Sequence[Column], ends: np.ndarray, n: int) -> np.ndarray:
-    """Every combination of n values per input between its ends, and of every label."""
+    """Every combination of n values per input, within its range, and of every label."""
     sides = [
         np.arange(len(c.levels), dtype=float)
         if c.kind == "category"
@@ -193,7 +193,7 @@ def grid(columns: Sequence[Column], ends: np.ndarray, n: int) -> np.ndarray:
 
 
 def refuse_duplicates(what: str, columns: list[str], needed: Sequence[str]) -> None:
-    """Complain of a needed column that is there twice."""
+    """Raise an error if a needed column occurs twice."""
     for name in needed:
         if columns.count(name) > 1:
             raise ValueError(f"{what} has more than one column called {name!r}")

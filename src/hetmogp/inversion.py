@@ -1,11 +1,11 @@
 """Quantiles of many predictive distributions at once: the roots of P(Y ≤ y) − level.
 
-SciPy brackets and finds the roots row by row (Chandrupatla's method): a row leaves as soon as it is
-found, the turns are bounded, and a search ends when floats no longer move. Here the search is put
-on a scale on which it is short. Real values are mapped to the whole line by their range (a
-logarithm for positive numbers, a logit between two ends) and measured in standard deviations;
-probabilities are mapped by the normal quantile. Of a normal or log-normal output a straight line is
-left.
+SciPy brackets and finds the roots row by row (Chandrupatla's method): rows are dropped as soon as
+their root is found, the number of iterations is bounded, and a search ends when floats no longer
+change. This module transforms the problem so that the search is short. Real values are mapped to
+the whole line according to their range (a logarithm for positive numbers, a logit between two ends)
+and measured in standard deviations. Probabilities are mapped by the normal quantile. For a normal
+or log-normal output the function is then a straight line.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from .likelihoods import Likelihood
 
 __all__ = ["quantiles"]
 
-DOUBLINGS = 100  # of a bracket, at most
-TURNS = 200  # of the search in it; bisection alone would take 64
-LARGEST = 1e300  # where a search begins, at most
-SLACK = 4 * np.finfo(float).eps  # what rounding may take from a probability near one
-LEAST, MOST = 1e-300, 1.0 - SLACK / 8  # probabilities that have a normal quantile
+DOUBLINGS = 100  # the most iterations to find a bracket
+TURNS = 200  # the most iterations of the search in it; bisection alone would take 64
+LARGEST = 1e300  # the largest first guess
+SLACK = 4 * np.finfo(float).eps  # the rounding error of a probability near one
+LEAST, MOST = 1e-300, 1.0 - SLACK / 8  # the range of probabilities with a finite normal quantile
 
 Rows = Int[np.ndarray, " n"]
 Distribution = Callable[[Float[np.ndarray, " n"], Rows], Float[np.ndarray, " n"]]
@@ -41,38 +41,38 @@ def quantiles(
     """The smallest attainable y with P(Y ≤ y) ≥ level at each row.
 
     Args:
-        likelihood: tells the range of values, whether they are whole numbers, and which of them
-            have a probability of their own.
-        distribution: P(Y ≤ y) for a value at each of some rows.
-        levels: strictly between 0 and 1.
-        mean: where to look first; need not be finite.
-        std: how far around it; need not be finite.
-        precision: of the probability of a real value, as a normal quantile.
+        likelihood: says the range of values, whether they are whole numbers, and which of them are
+            atoms (have positive probability).
+        distribution: P(Y ≤ y) for one value at each of some rows.
+        levels: the levels, strictly between 0 and 1.
+        mean: where the search starts; need not be finite.
+        std: the width of the first bracket; need not be finite.
+        precision: the tolerance of the probability of a real value, as a normal quantile.
     """
     N, k = len(mean), len(levels)
     if N == 0:
         return np.empty((k, 0))
     rows, level = np.tile(np.arange(N), k), np.repeat(levels, N)
     asked = Asked(distribution, level, rows, mean, std)
-    with np.errstate(all="ignore"):  # what is too large to hold is as good as infinite
+    with np.errstate(all="ignore"):  # overflow to infinity is intended
         if likelihood.discrete:
             y = _whole(asked, likelihood.ends).reshape(k, N)
         else:
             y = _real(asked, likelihood.ends, likelihood.atoms, precision).reshape(k, N)
-    upwards = np.argsort(levels)  # rounding must not let a higher level have a lower quantile
+    upwards = np.argsort(levels)  # despite rounding, a higher level must not have a lower quantile
     y[upwards] = np.maximum.accumulate(y[upwards], axis=0)
     return y
 
 
 class Asked(NamedTuple):
-    """Quantiles to find, each of a level at a row, and what is known of every row.
+    """The quantiles to find, each for a level at a row, and the moments of every row.
 
     Attributes:
-        distribution: P(Y ≤ y) for a value at each of some rows.
-        level: of each quantile.
-        rows: of each quantile.
-        mean: of each row.
-        std: of each row.
+        distribution: P(Y ≤ y) for one value at each of some rows.
+        level: the level of each quantile.
+        rows: the row of each quantile.
+        mean: the mean at each row.
+        std: the standard deviation at each row.
     """
 
     distribution: Distribution
@@ -83,14 +83,14 @@ class Asked(NamedTuple):
 
 
 def _whole(asked: Asked, ends: tuple[float, float]) -> np.ndarray:
-    """Among whole numbers: where F(⌊a⌋) < level ≤ F(⌊b⌋) and b − a < 1, ⌊b⌋ is the one."""
+    """Quantiles among whole numbers: ⌊b⌋ if F(⌊a⌋) < level ≤ F(⌊b⌋) and b − a < 1."""
     distribution, level, rows, mean, std = asked
     low, high = ends
-    lowest = low - 1.0  # where no probability is left
+    lowest = low - 1.0  # where no probability remains
 
     def above(y: np.ndarray, rows: Rows, level: np.ndarray) -> np.ndarray:
         by = distribution(np.floor(y), rows) - level + SLACK * (level > 0.5)
-        return np.where(by == 0.0, SLACK, by)  # reached; a zero would end the search too early
+        return np.where(by == 0.0, SLACK, by)  # reached; zero would end the search too early
 
     centre = np.where(np.isfinite(mean), mean, 1.0)[rows]
     reach = np.where(np.isfinite(std), std, 0.0)[rows] + np.abs(centre) * 1e-3 + 1.0
@@ -104,7 +104,7 @@ def _whole(asked: Asked, ends: tuple[float, float]) -> np.ndarray:
 def _real(
     asked: Asked, ends: tuple[float, float], atoms: tuple[float, ...], precision: float
 ) -> np.ndarray:
-    """Among real numbers; or one of the ends of their range, where that is an atom."""
+    """Quantiles among real numbers, or at an end of their range if that is an atom."""
     distribution, level, rows, mean, std = asked
     low, high = ends
     scale = _scale(low, high)
@@ -125,7 +125,7 @@ def _real(
         p = np.clip(np.where(p > 0.5, p + SLACK, p), LEAST, MOST)
         return ndtri(p) - ndtri(level)
 
-    share = (level - below[rows]) / within[rows]  # of what is between the atoms
+    share = (level - below[rows]) / within[rows]  # the level within the continuous part
     y = np.where(share <= 0, low, np.where(share > 1, high, np.nan))
     left = np.flatnonzero(np.isnan(y))
     if left.size:
@@ -144,11 +144,11 @@ def _root(
     limits: tuple[float, float],
     tolerance: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The root of an increasing function in each row, from a first bracket that may miss it.
+    """The root of an increasing function in each row; the first bracket need not contain it.
 
     Returns:
-        The root; the end of the last bracket above it; and the sign of the function where it has no
-        root, zero where it has one. All NaN where the function is.
+        The root, the upper end of the last bracket, and the sign of the function if it has no root
+        (zero if it has one). All are NaN where the function is NaN.
     """
     lowest, highest = limits
     first = bracket_root(
@@ -157,7 +157,7 @@ def _root(
     known = [*zip(first.bracket, first.f_bracket, strict=True)]
 
     def remembered(x: np.ndarray, *arguments: np.ndarray) -> np.ndarray:
-        for at, value in known:  # the ends of the bracket are asked for again
+        for at, value in known:  # the ends of the bracket are evaluated again
             if x.shape == at.shape and np.array_equal(x, at):
                 return value
         return f(x, *arguments)
@@ -174,14 +174,14 @@ def _root(
 
 
 class Scale(NamedTuple):
-    """A map of the values of an output to the whole line, and back."""
+    """A map from the values of an output to the whole line, and its inverse."""
 
     forward: Callable[[Any], Any]
     back: Callable[[Any], Any]
-    spread: Callable[[Any, Any], Any]  # the standard deviation there, of a mean and one here
+    spread: Callable[[Any, Any], Any]  # the standard deviation on the new scale
 
     def started(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where to look first and how far, on this scale: anything finite will do."""
+        """A first guess and its width on this scale; any finite numbers work."""
         unit, centre = self.spread(mean, std), self.forward(mean)
         usual = np.isfinite(unit) & (unit > 0) & np.isfinite(centre)
         centre = np.where(usual | np.isfinite(centre), centre, 0.0)
@@ -189,7 +189,7 @@ class Scale(NamedTuple):
 
 
 def _log_spread(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """Of the logarithm, as if y were log-normal."""
+    """The standard deviation of the logarithm, as if y were log-normal."""
     return np.sqrt(np.log1p((std / mean) ** 2))
 
 

@@ -1,4 +1,4 @@
-"""What JAX keeps to itself and this package needs: the one place to look at when JAX changes."""
+"""All uses of private parts of JAX: the one place to check when JAX changes."""
 
 from typing import Any
 
@@ -18,40 +18,40 @@ __all__ = [
     "set_cache",
 ]
 
-# What JAX does at the end of a process: it waits for the others of a group.
+# JAX's hook at the end of a process, which waits for the others of a group.
 clean_up = api.clean_up
 
-# While `with keep_from(seconds)` lasts, programs that took as long to compile are kept.
+# Within `with keep_from(seconds)`, programs that took at least so long to compile are cached.
 keep_from = config.persistent_cache_min_compile_time_secs
 
 
 def has_cache() -> bool:
-    """Whether JAX keeps compiled programs already, where the user said, or cannot be told to."""
+    """Whether JAX already has a cache that the user has set, or cannot have ours."""
     said = config.compilation_cache_dir.value is not None
     return said or not hasattr(compilation_cache, "_cache") or cache() is not None
 
 
 def cache() -> Any:
-    """What JAX asks for compiled programs, and gives them to."""
+    """The cache of compiled programs that JAX uses now."""
     return compilation_cache._cache
 
 
 def set_cache(programs: Any) -> None:
-    """Have JAX ask something else for compiled programs, or nothing.
+    """Make JAX use another cache of compiled programs, or none.
 
-    Its settings know folders only, whose files it may read half written, and which it bounds only
-    with a package that need not be there.
+    JAX's settings accept only a folder. It may read files there that are not complete, and limits
+    its size only if a further package is installed.
     """
     compilation_cache._cache = programs
 
 
 def group() -> Any:
-    """What JAX holds of the group: this process's number, and its client of process 0."""
+    """JAX's state of the group: the number of this process, and its client of process 0."""
     return distributed.global_state
 
 
 def held() -> list[Any]:
-    """All that waits for other processes when it is destroyed."""
+    """All objects whose destructors wait for other processes."""
     state = distributed.global_state
     backends = xla_bridge._backends.values()
     return [state.client, state.service, state.preemption_sync_manager, *backends]
@@ -64,7 +64,7 @@ def in_cluster(
     method: str | None,
     patience: int,
 ) -> tuple[str | None, int | None, int | None]:
-    """What SLURM, Kubernetes or mpirun know of a group, where it was not given."""
+    """The group as SLURM, Kubernetes or mpirun describe it, where it was not given."""
     return ClusterEnv.auto_detect_unset_distributed_params(
         address, processes, process, [], method, patience
     )[:3]

@@ -1,10 +1,10 @@
-"""Dense linear algebra, arranged so that two CPU cores neither hang nor crawl.
+"""Dense linear algebra that neither hangs nor slows down on two CPU cores.
 
-jaxlib runs a *batched* Cholesky or triangular solve on the CPU by scheduling chunks on the thread
-pool its caller already occupies; with two in flight on two cores the program stops for ever. So
-nothing here emits one there: matrices are visited one after another (`lax.map`) on a CPU and all at
-once (`vmap`) on an accelerator. `whiten` and `inverse_root` are the only places where the package
-meets LAPACK. Matrix products may be batched everywhere.
+On a CPU, jaxlib runs a *batched* Cholesky factorisation or triangular solve by scheduling chunks on
+the thread pool that its caller occupies. Two of these at once on two cores wait for each other for
+ever. So this module never emits one on a CPU: matrices are processed one after another (`lax.map`)
+there, and all at once (`vmap`) on an accelerator. Only `whiten` and `inverse_root` call LAPACK.
+Matrix products may be batched everywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ __all__ = [
     "whiten",
 ]
 
-BLOCK = 64  # matrices up to this size go to LAPACK whole
+BLOCK = 64  # matrices up to this size are passed to LAPACK undivided
 
 
 def compiled(
@@ -40,12 +40,12 @@ def compiled(
     donate: tuple[str, ...] = (),
     often: bool = False,
 ) -> Any:
-    """`jax.jit`, with XLA's choices on a CPU made by measurement on jaxlib 0.10.
+    """`jax.jit` with compiler options for the CPU, chosen by measurements with jaxlib 0.10.
 
-    What runs thousands of times (`often`) gets the widest vectors there are, and a mini-batch step
-    70 to 90% of the time it took. Anything else is emitted in XLA's older way, which takes 60% of
-    the compiler's time, and that is most of the wait before a first fit. Other versions of XLA do
-    as they please.
+    Programs that run thousands of times (`often`) use the widest vectors, with which a mini-batch
+    step takes 70 to 90% of the time. All others use XLA's older emitters, with which compiling
+    takes 60% of the time; compiling is most of the wait before a first fit. Other versions of XLA
+    keep their own defaults.
     """
     measured = version("jaxlib").startswith("0.10.")
     options = (
@@ -73,9 +73,9 @@ def whiten(
 ) -> Float[Array, "Q M N"]:
     """A = L⁻¹ B with L Lᵀ = K, for each of Q matrices; NaN where K is not positive definite.
 
-    In double precision by L⁻¹ itself, whose products run on all cores; single precision does not
-    bear that, and solves. Only so many rows of each count as `widths` says, if it is given; the
-    others become zero.
+    In double precision it multiplies by L⁻¹, and products use all cores. In single precision that
+    would be too inexact, so it solves instead. If `widths` is given, only that many rows of each
+    matrix count, and the others become zero.
     """
     if len(set(widths)) > 1:
         M, Ks, Bs = K.shape[1], _singles(K), _singles(B)
@@ -95,7 +95,7 @@ def whiten(
 
 
 def _singles(stacked: Float[Array, "Q ..."]) -> Sequence[Array]:
-    """Each slice along the leading axis; unlike indexing, with a gradient that takes no time."""
+    """The slices along the leading axis; unlike that of indexing, the gradient is cheap."""
     return jax.lax.split(stacked, [1] * len(stacked))
 
 
@@ -117,7 +117,7 @@ def _whiten(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
 def _whiten_gradient(saved: tuple[Array, Array], dA: Array) -> tuple[Array, Array]:
     """dB = L⁻ᵀ dA and dK = −sym(L⁻ᵀ Φ(dA Aᵀ) L⁻¹), Φ the lower triangle with its diagonal halved.
 
-    Three solves, where differentiating through the factorisation takes several more.
+    This takes three solves; differentiating through the factorisation takes several more.
     """
     L, A = saved
     product = jnp.einsum("qmn,qkn->qmk", dA, A)
@@ -139,8 +139,8 @@ _solved.defvjp(_whiten, _whiten_gradient)
 def inverse_root(K: Float[Array, "Q M M"]) -> Float[Array, "Q M M"]:
     """L⁻¹ with L Lᵀ = K, lower triangular, for each of Q matrices; NaN if not positive definite.
 
-    By halves, so that nearly all of the work is matrix products: LAPACK is held to one thread and
-    reaches a quarter of their speed. With K = [a ·; b c] and L⁻¹ = [A 0; · C],
+    It is computed by halves, so nearly all of the work is matrix products: LAPACK is limited to one
+    thread and reaches a quarter of their speed. With K = [a ·; b c] and L⁻¹ = [A 0; · C],
 
         A = root⁻¹(a),  B = b Aᵀ,  C = root⁻¹(c − B Bᵀ),  and below the diagonal −C B A.
     """
@@ -177,9 +177,9 @@ def gram(
 ) -> Float[Array, "K K"]:
     """Σ_n Ã_n Λ_n Ã_nᵀ for symmetric Λ_n, with Ã_n the block-diagonal stack of A's columns n.
 
-    `spread` is its adjoint. Both form the blocks on and below the diagonal alone: N K² operations.
-    Only so many rows of each A_r as `widths` says count, if it is given. Neighbours of one width
-    are handled together, so that compiling takes longer with R and not with its square.
+    `spread` is its adjoint. Both compute only blocks on and below the diagonal: N K² operations.
+    If `widths` is given, only that many rows of each A_r count. Neighbours of equal width are
+    handled together, so that the time to compile grows with R and not with its square.
     """
     R, _, N = A.shape
     widths = widths or (A.shape[1],) * R
@@ -221,7 +221,7 @@ def spread(
 def _spread_gradient(
     widths: tuple[int, ...], saved: tuple[Array, Array], dC: Array
 ) -> tuple[Array, Array]:
-    """dA_r = 2 Σ_s dC_rs S_rs A_s, s by s: as one reduction it takes twenty times as long."""
+    """dA_r = 2 Σ_s dC_rs S_rs A_s, one s at a time: as one reduction it is 20 times slower."""
     A, S = saved
     R, M, N = A.shape
     dC = 0.5 * (dC + jnp.swapaxes(dC, 1, 2))
@@ -241,7 +241,7 @@ def _spread_gradient(
 
 
 def _runs(widths: tuple[int, ...], first: int, last: int) -> list[tuple[slice, int]]:
-    """Neighbours of one width, from the first latent to before the last, with that width."""
+    """Runs of latents of equal width: the first, the one after the last, and the width."""
     runs = []
     for width, members in groupby(range(first, last), key=widths.__getitem__):
         places = list(members)
@@ -250,7 +250,7 @@ def _runs(widths: tuple[int, ...], first: int, last: int) -> list[tuple[slice, i
 
 
 def _turned(metric: Float[Array, "N R R"]) -> Float[Array, "R R N"]:
-    """Λ with its rows last, laid out anew where it is read many times."""
+    """Λ with its rows last, copied to that layout where it is read many times."""
     return jax.lax.optimization_barrier(metric.T)
 
 
@@ -258,24 +258,24 @@ spread.defvjp(lambda A, S, widths: (spread(A, S, widths), (A, S)), _spread_gradi
 
 
 def transposed(A: Float[Array, "Q M N"]) -> Float[Array, "Q N M"]:
-    """Aᵀ, laid out anew: a product whose left factor is transposed in place takes thrice as long.
+    """Aᵀ as a copy: a product with a left factor transposed in place takes three times as long.
 
-    Only on a CPU; elsewhere it costs nothing to leave it to the compiler.
+    This is for CPUs only; elsewhere the compiler does well without it.
     """
     turned = jnp.swapaxes(A, 1, 2)
     return jax.lax.optimization_barrier(turned) if jax.default_backend() == "cpu" else turned
 
 
 def congruence(A: Float[Array, "Q K M"], B: Float[Array, "Q M M"]) -> Float[Array, "Q K K"]:
-    """A B Aᵀ for symmetric B, by two products in the fastest layout there is."""
+    """A B Aᵀ for symmetric B, by two products in the fastest layout."""
     return jnp.einsum("qij,qkj->qik", jnp.einsum("qij,qkj->qik", A, B), A)
 
 
 def over_latents(f: Callable, *per_latent: Sequence[PyTree] | Array) -> PyTree:
     """Apply `f`, which must not call LAPACK, to each latent's arguments and stack the results.
 
-    Latents whose arguments have the same structure are compiled once and run together, so that the
-    cost of compiling does not grow with their number; others (another kernel) follow by themselves.
+    Latents whose arguments have the same structure are compiled once and run together, so the time
+    to compile does not grow with their number. Others (with another kernel) run separately.
 
     Args:
         f: a function of one latent's arguments.

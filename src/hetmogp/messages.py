@@ -5,8 +5,8 @@ A message is a safetensors file in memory. Its tensor "plan" is JSON: the value 
     {"tuple": [...]}, {"dict": [[key, value], ...]}      what JSON would not give back as it was,
     {"array": "0"}, {"number": "1"}, {"frame": "2"}      the tensor of that name.
 
-Frames are Arrow streams. Whoever reads checks types and sizes, so a message that somebody made up
-is an error, and at worst wrong numbers.
+Frames are Arrow streams. Types and sizes are checked on reading, so a forged message is an error
+or, at worst, gives wrong numbers.
 """
 
 import json
@@ -42,7 +42,7 @@ ERRORS = {
 
 
 class MessageError(ValueError):
-    """Bytes that are no message."""
+    """The bytes are not a message."""
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def unpacked(message: bytes) -> Any:
     """The value that was packed.
 
     Raises:
-        MessageError: where the bytes are no message.
+        MessageError: if the bytes are not a message.
     """
     try:
         tensors = tensors_of(message)
         return _value(json.loads(tensors[PLAN].tobytes()), tensors)
-    except Exception as error:  # of safetensors, JSON, Arrow or pandas: it is no message of ours
+    except Exception as error:  # of safetensors, JSON, Arrow or pandas: not a message
         raise MessageError(f"{type(error).__name__}: {error}") from None
 
 
@@ -122,12 +122,12 @@ def _value(plan: Any, tensors: dict[str, np.ndarray]) -> Any:
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"an array of {array.dtype}")
     if kind == "array":
-        return array.copy()  # the message's own bytes cannot be written to
+        return array.copy()  # a copy, because the message's bytes are read-only
     if kind == "number" and array.shape == ():
         return array[()]
     if kind == "frame" and array.dtype == np.uint8 and array.ndim == 1:
         rows = pa.ipc.open_stream(pa.py_buffer(array)).read_next_batch()
-        rows.validate(full=True)  # Arrow trusts lengths and offsets until it is asked not to
+        rows.validate(full=True)  # by default Arrow does not check lengths and offsets
         return rows.to_pandas()
     raise ValueError(f"{kind!r} is none of the kinds of values")
 
@@ -136,10 +136,10 @@ def _value(plan: Any, tensors: dict[str, np.ndarray]) -> Any:
 
 
 def of_error(error: BaseException) -> tuple[str, str]:
-    """An error as the name of its type and what it says.
+    """An error as the name of its type and its message.
 
-    A type that is not of the list goes as the nearest one above it that is, or as a RuntimeError,
-    and its own name is said.
+    A type that is not in the list is replaced by its nearest base class that is, or by
+    RuntimeError, and the message begins with its own name.
     """
     for kind in type(error).__mro__:
         name = kind.__name__
@@ -150,7 +150,7 @@ def of_error(error: BaseException) -> tuple[str, str]:
 
 
 def error_from(name: str, text: str) -> BaseException:
-    """The error that was told of."""
+    """The error from its name and message."""
     if name not in ERRORS:
         return RuntimeError(f"{name}: {text}")
     return getattr(import_module(ERRORS[name]), name)(text)

@@ -15,29 +15,29 @@ __all__ = ["Anchor", "Parameters"]
 
 
 class Anchor(eqx.Module):
-    """A normal prior of the constants that a likelihood learns, around where they start.
+    """A normal prior of the learned constants of a likelihood, around their initial values.
 
     Attributes:
-        start: where they start, by name.
-        precision: of the prior.
+        start: the initial values, by name.
+        precision: the precision of the prior.
     """
 
     start: dict[str, Any]
     precision: Float[Array, ""]
 
     def log_density(self, free: dict[str, Any]) -> Float[Array, ""]:
-        """Of the constants, but for a constant."""
+        """The log density of the constants, up to an additive constant."""
         moves = [free[name] - self.start[name] for name in self.start]
         return -0.5 * self.precision * sum((move**2 for move in moves), jnp.zeros(()))
 
 
 class Parameters(eqx.Module):
-    """The model itself: everything the bound depends on but q(u) and the data.
+    """The model: everything that the bound depends on except q(u) and the data.
 
     Attributes:
-        prior: of the parameter functions.
+        prior: the prior of the parameter functions.
         likelihoods: one per output.
-        anchors: while learning, a prior of each likelihood's constants, or None.
+        anchors: a prior of each likelihood's constants while learning, or None.
     """
 
     prior: Prior
@@ -46,7 +46,7 @@ class Parameters(eqx.Module):
 
     @property
     def slices(self) -> list[slice]:
-        """Where each output's parameter functions stand among all J."""
+        """The positions of each output's parameter functions among all J."""
         ends = np.cumsum([len(likelihood.latent) for likelihood in self.likelihoods])
         return [
             slice(int(end) - len(likelihood.latent), int(end))
@@ -54,7 +54,7 @@ class Parameters(eqx.Module):
         ]
 
     def log_density(self) -> Float[Array, ""]:
-        """The log density of what is learned by a point, but for a constant."""
+        """The log density of all point estimates, up to a constant."""
         total = self.prior.log_density()
         for likelihood, anchor in zip(self.likelihoods, self.anchors, strict=False):
             if anchor is not None:
@@ -62,9 +62,9 @@ class Parameters(eqx.Module):
         return total
 
     def free(self, learn_inducing: bool = True) -> PyTree:
-        """Everything that is learned besides q(u): kernels by their logarithms, the rest as is.
+        """Everything that is learned besides q(u): logarithms of kernels' numbers, and the rest.
 
-        What a kernel holds is not part of it.
+        Fixed numbers of kernels are not part of it.
         """
         prior = self.prior
         return {

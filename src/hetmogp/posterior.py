@@ -1,6 +1,7 @@
-"""The posterior: what conditioning on data gives, the prior with q(u).
+"""The posterior, which is the prior with q(u).
 
-It answers for any inputs: row by row, jointly, or by functions drawn from it (`pathwise`).
+It gives latents and parameter functions at any inputs: row by row, jointly over rows, or as
+functions drawn from it (`pathwise`).
 """
 
 from collections.abc import Mapping
@@ -23,17 +24,17 @@ from .variational import Family, Neighbourhood
 
 __all__ = ["Posterior"]
 
-LARGEST_CROSS = 2e6  # entries of k(Z, X) at once, over all latents
+LARGEST_CROSS = 2e6  # the most entries of k(Z, X) at once, over all latents
 
 
 class Posterior(eqx.Module):
-    """q(u) with the prior, at standardised inputs.
+    """The prior with q(u), on standardised inputs.
 
     Attributes:
-        prior: latents and how they make parameter functions.
-        q: of the whitened inducing variables.
-        jitter: what is added to the diagonals of k(Z, Z).
-        near: of the local latents, if there are any.
+        prior: the latents and how they make parameter functions.
+        q: the distribution of the whitened inducing variables.
+        jitter: added to the diagonals of k(Z, Z).
+        near: the distribution of the local latents, if there are any.
     """
 
     prior: Prior
@@ -42,7 +43,7 @@ class Posterior(eqx.Module):
     near: Neighbourhood | None = None
 
     def latents(self, X: Float[np.ndarray, "N p"]) -> Latents:
-        """The latent functions at each row: mean, and variances or covariances."""
+        """The latent functions at each row: their means, and their variances or covariances."""
         smooth = self._smooth(X)
         if self.near is None:
             return smooth
@@ -61,31 +62,31 @@ class Posterior(eqx.Module):
         rows = int(np.clip(2 ** round(np.log2(LARGEST_CROSS / (R * M))), 256, 4 * CHUNK))
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
         jitter = jnp.asarray(self.jitter)
-        ready = _ready(prior, q, jitter)  # all that does not depend on X, once
+        ready = _ready(prior, q, jitter)  # what does not depend on X is computed once
         return rowwise(lambda x: _latents(prior, ready, jitter, x), X, chunk=rows)
 
     def functions(self, X: Float[np.ndarray, "N p"]) -> Functions:
-        """All J parameter functions at each row: mean (N, J) and covariance (N, J, J)."""
+        """All J parameter functions at each row: means (N, J) and covariances (N, J, J)."""
         prior = jax.tree.map(jnp.asarray, self.prior)
         return rowwise(lambda *latents: _functions(prior, Latents(*latents)), *self.latents(X))
 
     def joint(
         self, X: Float[np.ndarray, "N p"]
     ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J N J"]]:
-        """Mean and covariance of all parameter functions over all rows; for some hundreds."""
+        """Mean and covariance of all parameter functions over all rows, up to some hundreds."""
         latents, cov = self._joint_latents(X)
         prior = jax.tree.map(jnp.asarray, self.prior)
         return np.asarray(_values(prior, latents)), np.asarray(_mixed(prior, cov))
 
     def draws(self, X: Float[np.ndarray, "N p"], n: int, seed: int) -> Float[np.ndarray, "N n J"]:
-        """N draws of all parameter functions over all rows together; for some hundreds of rows."""
+        """`n` joint draws of all parameter functions over all rows, up to some hundreds."""
         mean, cov = self._joint_latents(X)
         u = exact_draws(np.asarray(mean), np.asarray(cov), n, seed)
         prior = jax.tree.map(jnp.asarray, self.prior)
         return np.asarray(_values(prior, jnp.asarray(u)))
 
     def paths(self, n: int, seed: int, levels: Mapping[int, np.ndarray]) -> Paths:
-        """N functions drawn from it, for any number of rows; `levels` are those of labels."""
+        """`n` functions drawn from it, for any number of rows; `levels` has those of labels."""
         return Paths(self.prior, self.q, self.jitter, self.near, n, seed, levels)
 
     def _joint_latents(

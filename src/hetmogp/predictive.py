@@ -1,10 +1,10 @@
 """The predictive distribution of one output at one input: p(y) = ∫ p(y | f) N(f; mean, C) df.
 
-The covariance of f comes as a factor, C = F Fᵀ with F = W_d diag(√v_u): it has a column per latent.
+The covariance of f is given by a factor, C = F Fᵀ with F = W_d diag(√v_u), a column per latent.
 
-Where a likelihood offers it in closed form (`mixture`, `predictive_moments`) that is used; else
-densities come from quadrature centred on the integrand, moments and distribution functions from
-fixed nodes. `inversion` finds quantiles from the distribution function.
+Closed forms of the likelihood (`mixture`, `predictive_moments`) are used if there are any.
+Otherwise densities come from quadrature centred on the integrand, and moments and distribution
+functions from fixed nodes. `inversion` finds quantiles from the distribution function.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ __all__ = ["distribution_function", "log_density", "moments", "nodes"]
 
 
 def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
-    """Values of f and their weights, standing for N(mean, factor factorᵀ).
+    """Nodes f and their weights for N(mean, factor factorᵀ).
 
-    One or two parameter functions have a grid of their own; more of them follow from nodes for the
-    latents behind them, whose number does not grow with that of the classes.
+    One or two parameter functions have a grid. For more, the nodes are placed on the latents behind
+    them, and their number does not grow with the number of classes.
     """
     J, R = factor.shape
     if J <= 2:
@@ -40,7 +40,7 @@ def nodes(mean: Array, factor: Array) -> tuple[Array, Array]:
 def _collapsed(
     likelihood: Likelihood, mean: Array, factor: Array
 ) -> tuple[Likelihood, Array, Array]:
-    """The same distribution with fewer functions to integrate over, where there is such a form."""
+    """The same distribution with fewer functions to integrate over, if there is such a form."""
     fewer = likelihood.collapsed(mean, factor @ factor.T)
     if fewer is None:
         return likelihood, mean, factor
@@ -63,7 +63,7 @@ def moments(likelihood: Likelihood, mean: Array, factor: Array) -> tuple[Array, 
 
 
 def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
-    """Log ∫ p(y | f) N(f; mean, factor factorᵀ) df."""
+    """The log density log ∫ p(y | f) N(f; mean, factor factorᵀ) df."""
     likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     cov = factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if len(mean) <= 2 else None
@@ -88,7 +88,7 @@ def log_density(likelihood: Likelihood, y: Array, mean: Array, factor: Array) ->
 
 
 def _on_scale(likelihood: Likelihood, y: Array) -> Array:
-    """An end of an interval on the scale of the mixture; infinite ends stay so."""
+    """An end of an interval on the scale of the mixture; infinite ends stay infinite."""
     finite = jnp.isfinite(y)
     return jnp.where(finite, likelihood.warped(jnp.where(finite, y, 0.5))[0], y)
 
@@ -96,7 +96,7 @@ def _on_scale(likelihood: Likelihood, y: Array) -> Array:
 def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array) -> Array:
     """log ∫ p(f) N(f; mean, cov) df by Gauss–Hermite around the mode of the integrand, J ≤ 2.
 
-    Nodes laid on N(mean, cov) would miss a likelihood much narrower than it (a large count).
+    Nodes placed for N(mean, cov) would miss a likelihood that is much narrower (a large count).
     """
     C = root(cov)
 
@@ -113,7 +113,7 @@ def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array
             c, s = jnp.cos(angle), jnp.sin(angle)
             turn = jnp.array([[c, -s], [s, c]])
             values = jnp.diagonal(turn.T @ H @ turn)
-        return turn, 1.0 / jnp.sqrt(jnp.maximum(values, 1.0))  # the prior alone gives one
+        return turn, 1.0 / jnp.sqrt(jnp.maximum(values, 1.0))  # the normal density gives one
 
     def newton(_: int, e: Array) -> Array:
         turn, width = axes(e)
@@ -129,7 +129,7 @@ def _centred_quadrature(log_p: Callable[[Array], Array], mean: Array, cov: Array
 
 @cache
 def _line() -> tuple[np.ndarray, np.ndarray]:
-    """Evenly spaced nodes for a standard normal: a steep step in f is met at a fine spacing."""
+    """Evenly spaced nodes for a standard normal, so that a steep step in f is resolved."""
     points = np.linspace(-5.5, 5.5, 193)[:, None]
     mass = np.exp(-0.5 * points[:, 0] ** 2)
     return points, mass / mass.sum()
@@ -139,8 +139,8 @@ def _line() -> tuple[np.ndarray, np.ndarray]:
 def _lattice() -> tuple[np.ndarray, np.ndarray]:
     """Nodes for two standard normals, fine along the first axis and coarse along the second.
 
-    Each line of nodes is shifted against the next by the golden ratio of their spacing, so that
-    no two lines meet a step across the first axis alike and their errors cancel.
+    Each line of nodes is shifted against the next by the golden ratio of their spacing. So no two
+    lines have the same error at a step across the first axis, and their errors cancel.
     """
     i, j = np.meshgrid(np.arange(-60, 61), np.arange(-6, 7), indexing="ij")
     points = np.stack([0.3 * (i + j * (np.sqrt(5.0) - 1.0) / 2.0), 0.85 * j], axis=-1)
@@ -151,9 +151,9 @@ def _lattice() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _across(likelihood: Likelihood, mean: Array, cov: Array) -> Array:
-    """The lattice's nodes moved to N(mean, cov), their fine side along which E[y | f] changes.
+    """The lattice's nodes for N(mean, cov), fine along the direction in which E[y | f] changes.
 
-    That is where P(Y ≤ y | f) is steep.
+    In that direction P(Y ≤ y | f) is steep.
     """
     C = root(cov)
     slope = C.T @ jax.grad(likelihood.mean)(mean)
@@ -165,7 +165,7 @@ def _across(likelihood: Likelihood, mean: Array, cov: Array) -> Array:
 
 
 def distribution_function(likelihood: Likelihood, y: Array, mean: Array, factor: Array) -> Array:
-    """P(Y ≤ y), f integrated out."""
+    """P(Y ≤ y), with f integrated out."""
     likelihood, mean, factor = _collapsed(likelihood, mean, factor)
     J, cov = len(mean), factor @ factor.T
     mixture = likelihood.mixture(mean, cov) if J <= 2 else None

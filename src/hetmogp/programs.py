@@ -1,12 +1,13 @@
-"""Compiled programs, kept in the user's cache: a second process need not compile them again.
+"""A cache of compiled programs, so that a second process need not compile them again.
 
-They are kept while this package computes and at no other time, in the folder `hetmogp/xla` of the
-user's cache. `HETMOGP_CACHE=off` turns that off, and a cache that JAX was told of takes its place.
+The cache is the folder `hetmogp/xla` of the user's cache. Programs are added only while this
+package computes. `HETMOGP_CACHE=off` turns it off, and a cache that the user has set in JAX is used
+instead.
 
-A program that is read must be the one that would be compiled. JAX names each by a digest of the
+A program from the cache must be the one that would be compiled. JAX names each by a digest of the
 program, the versions of jaxlib and XLA, the compiler's options and the kind of device. It does not
-promise that two kinds of CPU differ in that, and a home folder may be shared between machines. So
-each kind of CPU has a folder of its own. Whoever can write there can run code here: a folder that
+promise different names for different CPUs, and a home folder may be shared between machines. So
+each kind of CPU has its own folder. Whoever can write to it can run code here, so a folder that
 belongs to another user, or that others may write to, is not used.
 """
 
@@ -24,36 +25,36 @@ from .files import temporary_file
 
 __all__ = ["SHORTEST", "Programs", "begin", "end"]
 
-SHORTEST = 0.02  # seconds of compiling that are worth a file
-MOST_BYTES = 2**28  # of all programs together; those that were not used for longest go first
-SWEEP_BYTES = 2**24  # written between two looks at the size of all: a look takes milliseconds
-QUIET = (0, 10, 2)  # jaxlib before this complains of every program that it reads, on many CPUs
+SHORTEST = 0.02  # programs that took at least this many seconds to compile are kept
+MOST_BYTES = 2**28  # of all programs together; the least recently used are removed first
+SWEEP_BYTES = 2**24  # written before the size of the cache is checked again
+QUIET = (0, 10, 2)  # earlier jaxlibs warn of every program that they read, on many CPUs
 OF_A_CPU = {"vendor_id", "cpu family", "model", "flags"} | {
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features")
 }
 
 
 class Programs:
-    """A folder of compiled programs, as JAX asks for them.
+    """A folder of compiled programs, with the interface that JAX needs.
 
-    Trouble with the disk is no error: the program is compiled.
+    An error of the disk does not matter: the program is compiled instead.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder
-        self._unseen = SWEEP_BYTES  # bytes written since the last look, which is due
+        self._unseen = SWEEP_BYTES  # bytes written since the last check; the first is due
 
     def get(self, key: str) -> bytes | None:
-        """The program of that name, if it was kept."""
+        """The program of that name, if it is in the cache."""
         try:
             content = (self._path / key).read_bytes()
-            os.utime(self._path / key)  # it was used
+            os.utime(self._path / key)  # mark it as used
         except OSError:
             return None
         return content
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a program."""
+        """Add a program to the cache."""
         with suppress(OSError):
             with temporary_file(self._path / key) as partial:
                 partial.write_bytes(value)
@@ -64,10 +65,10 @@ class Programs:
 
 
 def _let_go(folder: Path) -> None:
-    """Remove the programs that were not used for longest, of other CPUs and versions too."""
+    """Remove the least recently used programs, including those of other CPUs and versions."""
     found = []
     for path in folder.rglob("*"):
-        with suppress(OSError):  # another process may have removed it
+        with suppress(OSError):  # another process may have removed the file
             facts = path.lstat()
             if stat.S_ISREG(facts.st_mode):
                 found.append((facts.st_mtime, facts.st_size, path))
@@ -79,7 +80,7 @@ def _let_go(folder: Path) -> None:
 
 
 def begin() -> Programs | None:
-    """Keep what is compiled from now on, unless the user wants it otherwise."""
+    """Cache the programs that are compiled from now on, unless the user has turned it off."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     unwanted = os.environ.get("HETMOGP_CACHE") == "off" or not os.path.isabs(home)
     if unwanted or jax_private.has_cache():
@@ -91,14 +92,14 @@ def begin() -> Programs | None:
 
 
 def end(programs: Programs) -> None:
-    """Keep nothing more."""
+    """Stop caching programs."""
     if jax_private.cache() is programs:
         jax_private.set_cache(None)
 
 
 @cache
 def _in_folder(folder: Path) -> Programs | None:
-    """The programs for this CPU, or None where they cannot be kept."""
+    """The cache for this CPU, or None if there can be none."""
     if tuple(map(int, version("jaxlib").split(".")[:3])) < QUIET:
         return None
     mine = folder / hashlib.sha256(_cpu().encode()).hexdigest()[:16]
@@ -114,12 +115,12 @@ def _in_folder(folder: Path) -> Programs | None:
 
 
 def _cpu() -> str:
-    """What this CPU is and can do, in words."""
+    """The model and the features of this CPU, as text."""
     words = [platform.machine(), platform.processor()]
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.strip():
-                break  # the next one is of the same kind
+                break  # all others are of the same kind
             name, _, value = line.partition(":")
             words += [value.strip()] if name.strip() in OF_A_CPU else []
     return "\n".join(words)

@@ -1,8 +1,8 @@
 """Expectations under a small Gaussian: E[h(f)], f ~ N(mean, cov).
 
-One variable: Gauss–Hermite. Two or three: a product of Gauss–Hermite rules, turned to the
-covariance. More: quasi-Monte Carlo, by Sobol points and their mirror images, whose cost grows with
-the number of points only.
+One variable: Gauss–Hermite. Two or three: a product of Gauss–Hermite rules, rotated to the
+covariance. More: quasi-Monte Carlo with Sobol points and their mirror images, whose number does not
+grow with the number of variables.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ __all__ = ["Expectation", "constant", "expect", "gauss_hermite", "place", "stand
 
 Expectation = Literal["auto", "quadrature", "montecarlo"]
 
-SOBOL_POINTS = 128  # a power of two, and as many mirror images
-FIXED_SOBOL_POINTS = 1024  # where the points are fixed, so that no average over steps helps
-LARGEST_GRID = 3  # a product grid over more variables than this is refused
-GRID_NODES = {1: 20, 2: 12, 3: 10}  # per variable
+SOBOL_POINTS = 128  # a power of two; there are as many mirror images
+FIXED_SOBOL_POINTS = 1024  # for fixed points, whose errors do not average out
+LARGEST_GRID = 3  # the most variables of a product grid
+GRID_NODES = {1: 20, 2: 12, 3: 10}  # nodes per variable
 FEW_NODES = {1: 12, 2: 4, 3: 4}
-COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # where "auto" takes a grid
+COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # the most variables for which "auto" uses a grid
 
 
 def constant(values: np.ndarray) -> Array:
-    """A cached array in the precision in force (JAX would keep that of its first use)."""
+    """A cached array in the current precision; JAX would keep that of its first use."""
     return jnp.asarray(np.array(values, dtype=jnp.result_type(float)))
 
 
@@ -46,18 +46,18 @@ def _grid(dimension: int, n: int, least: float) -> tuple[np.ndarray, np.ndarray]
     points = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
     mass = np.prod(np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), axis=-1), axis=-1)
     points, mass = points.reshape(-1, dimension), mass.reshape(-1)
-    heavy = mass > least * mass.max()  # the corners of a product grid weigh nothing
+    heavy = mass > least * mass.max()  # the corners of a product grid have negligible weight
     return points[heavy], mass[heavy] / mass[heavy].sum()
 
 
 @cache
 def _sobol(dimension: int, n: int) -> np.ndarray:
-    """n scrambled Sobol points in the unit cube, always the same."""
+    """n scrambled Sobol points in the unit cube, the same in every call."""
     return qmc.Sobol(dimension, scramble=True, rng=0).random(n)
 
 
 def is_grid(dimension: int, method: Expectation) -> bool:
-    """Whether nodes form a grid; otherwise they are quasi-Monte Carlo points."""
+    """Whether the nodes form a grid; otherwise they are quasi-Monte Carlo points."""
     return method == "quadrature" or (method == "auto" and dimension <= LARGEST_GRID)
 
 
@@ -67,11 +67,11 @@ def standard_nodes(
     """Nodes and weights for a standard normal in `dimension` variables.
 
     Args:
-        dimension: how many parameter functions one observation depends on.
-        method: "auto" takes a grid up to three variables and quasi-Monte Carlo beyond.
-        key: shifts the quasi-Monte Carlo points at random, which makes them unbiased; without it
-            they are fixed, so that an objective is a deterministic function.
-        n: nodes per variable of a grid; mirrored pairs of points otherwise.
+        dimension: the number of parameter functions that one observation depends on.
+        method: "auto" uses a grid for up to three variables and quasi-Monte Carlo beyond.
+        key: shifts the quasi-Monte Carlo points at random, which makes them unbiased. Without it
+            they are fixed, and an objective is a deterministic function.
+        n: the number of nodes per variable of a grid, or of mirrored pairs of points.
     """
     if method == "quadrature" and dimension > LARGEST_GRID:
         raise ValueError(
@@ -89,7 +89,7 @@ def standard_nodes(
     if key is not None:
         uniform = jnp.mod(uniform + jax.random.uniform(key, (dimension,), uniform.dtype), 1.0)
     half = ndtri(jnp.clip(uniform, 1e-6, 1.0 - 1e-6))
-    half = half / jnp.sqrt(jnp.mean(half**2, axis=0))  # unit variance, as the mirror gives mean 0
+    half = half / jnp.sqrt(jnp.mean(half**2, axis=0))  # unit variance; mirror images give mean 0
     points = jnp.concatenate([half, -half])
     return points, jnp.full(points.shape[0], 1.0 / points.shape[0])
 
@@ -97,7 +97,7 @@ def standard_nodes(
 def root(cov: Float[Array, "J J"]) -> Float[Array, "J J"]:
     """The lower triangle C with C Cᵀ = cov, column by column and without LAPACK (J is small).
 
-    A pivot is never taken below 1e-9 of its variance, so singular covariances and their gradients
+    A pivot is at least 1e-9 of its variance, so the root of a singular covariance and its gradient
     are finite.
     """
     J = cov.shape[0]
@@ -114,7 +114,7 @@ def root(cov: Float[Array, "J J"]) -> Float[Array, "J J"]:
 def place(
     points: Float[Array, "K J"], mean: Float[Array, " J"], cov: Float[Array, "J J"]
 ) -> Float[Array, "K J"]:
-    """Standard nodes moved to N(mean, cov)."""
+    """Nodes of a standard normal transformed to N(mean, cov)."""
     return mean + points @ root(cov).T
 
 
@@ -126,13 +126,13 @@ def expect(
     key: Array | None = None,
     few: bool = False,
 ) -> Float[Array, ""]:
-    """E[h(f)], f ~ N(mean, cov), with gradients that hold even where cov is singular.
+    """E[h(f)], f ~ N(mean, cov), with gradients that are right even if cov is singular.
 
-    `few` takes the nodes of a grid for a function that is smooth and dear.
+    `few` uses fewer nodes of a grid, for a function that is smooth and expensive.
 
-    A grid is symmetric in each variable and its value is differentiated as it stands. Monte Carlo
-    points are not, and differentiating through their spread would divide their errors by small
-    standard deviations; there the gradients are those of the expectation itself, E[∇h] with respect
+    A grid is symmetric in each variable, and its sum is differentiated directly. Monte Carlo points
+    are not symmetric, and differentiating through their spread would divide their errors by small
+    standard deviations. There the gradients are those of the expectation itself, E[∇h] with respect
     to the mean and ½ E[∇²h] with respect to the covariance, at the same points.
     """
     J = mean.shape[0]
@@ -144,7 +144,7 @@ def expect(
     fixed = jax.lax.stop_gradient
     f = fixed(place(points, mean, cov))
     slope = fixed(weights @ jax.vmap(jax.grad(h))(f))
-    some = jnp.concatenate([f[:SOBOL_POINTS], f[n : n + SOBOL_POINTS]])  # J times as dear each
+    some = jnp.concatenate([f[:SOBOL_POINTS], f[n : n + SOBOL_POINTS]])  # each costs J times more
     curvature = fixed(jnp.mean(jax.vmap(jax.hessian(h))(some), axis=0))
-    move, spread = mean - fixed(mean), cov - fixed(cov)  # both zero, but not their gradients
+    move, spread = mean - fixed(mean), cov - fixed(cov)  # both are zero, but not their gradients
     return weights @ jax.vmap(h)(f) + slope @ move + 0.5 * jnp.sum(curvature * spread)

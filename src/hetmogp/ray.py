@@ -1,4 +1,4 @@
-"""Fits on a Ray cluster: Ray starts the processes, and starts them again when one dies.
+"""Fits on a Ray cluster: Ray starts the processes, and restarts them when one dies.
 
 Needs the extra `hetmogp[ray]`.
 """
@@ -27,21 +27,21 @@ def fit(
     run: Any = None,
     **options: Any,
 ) -> "HetMOGP":
-    """Fit a model by several processes that Ray starts, one per worker.
+    """Fit a model with several processes that Ray starts, one per worker.
 
-    When a worker dies Ray starts all of them again, and they go on from the latest checkpoint.
+    When a worker dies, Ray restarts all of them, and they resume from the latest checkpoint.
 
     Args:
-        model: is fitted, and returned.
+        model: the model to fit; it is also returned.
         table: the data, in files that every worker can read.
-        num_workers: how many.
+        num_workers: the number of workers.
         use_gpu: whether each worker has a GPU.
-        max_failures: how many times the workers are started again.
+        max_failures: how many times the workers may be restarted.
         scaling: a `ray.train.ScalingConfig`, instead of `num_workers` workers of one CPU or GPU.
-        run: a `ray.train.RunConfig`, for names, storage and the like; `max_failures` is its own.
-        **options: `checkpoint` and `every`, as for `HetMOGP.fit`. The checkpoint is a folder which
-            worker 0 can reach wherever Ray places it. What it holds of this fit is gone on from.
-            Without it a fit that lost a worker begins anew.
+        run: a `ray.train.RunConfig`, for names, storage and the like. It replaces `max_failures`.
+        **options: `checkpoint` and `every`, as for `HetMOGP.fit`. The checkpoint is a folder that
+            worker 0 can reach wherever Ray places it. If it already holds checkpoints of this fit,
+            the fit resumes from them. Without it, a fit that lost a worker starts again.
     """
     try:
         from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
@@ -67,7 +67,7 @@ def fit(
         trainer = JaxTrainer(
             _work,
             train_loop_config=work,
-            jax_config=JaxConfig(use_gpu=True),  # without it no group is formed, on CPUs either
+            jax_config=JaxConfig(use_gpu=True),  # without it no group is formed, not even on CPUs
             scaling_config=scaling or ScalingConfig(num_workers=num_workers, use_gpu=use_gpu),
             run_config=run,
         )
@@ -81,7 +81,7 @@ def fit(
 
 
 def _work(work: dict[str, Any]) -> Any:
-    """What each worker does; the first one's answer is passed on."""
+    """The task of each worker; the result of the first is reported."""
     if count() != work["workers"]:
         raise GroupError(
             f"Ray started {work['workers']} workers, but JAX knows of {count()} processes: set "
@@ -92,4 +92,4 @@ def _work(work: dict[str, Any]) -> Any:
     try:
         return work["model"].fit(Table(work["source"], **work["table"]), **work["options"])
     except (ValueError, TypeError, ArithmeticError) as error:
-        return error  # it would be the same another time
+        return error  # a restart would fail in the same way

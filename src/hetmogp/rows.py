@@ -1,4 +1,4 @@
-"""Whole columns, some rows at a time, in few shapes: memory is bounded and programs are shared."""
+"""Process columns some rows at a time, in few shapes: little memory, few compilations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,26 +9,26 @@ import numpy as np
 
 __all__ = ["CHUNK", "padded", "roomy", "rowwise"]
 
-CHUNK = 2048  # rows at a time: memory is bounded by this, not by the number of inputs
+CHUNK = 2048  # rows at a time; bounds memory whatever the number of inputs
 
 
 def roomy(n: int) -> int:
-    """N rounded up by at most an eighth, so that data of about one size share a compilation."""
+    """N rounded up by at most an eighth, so that data of similar size share a compilation."""
     grain = 2 ** max(n.bit_length() - 4, 3)
     return -(-n // grain) * grain
 
 
 def padded(values: np.ndarray) -> np.ndarray:
-    """Values followed by copies of the last one, up to a roomy length."""
+    """Values padded with copies of the last one, to the length of `roomy`."""
     return np.pad(
         values, [(0, roomy(len(values)) - len(values))] + [(0, 0)] * (values.ndim - 1), "edge"
     )
 
 
 def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
-    """Apply a compiled function of whole columns (or dicts of them), some rows at a time."""
+    """Apply a compiled function to columns (or dicts of columns), some rows at a time."""
     N = len(jax.tree.leaves(arrays)[0])
-    if N == 0:  # one row of anything has the right shape; keep none of it
+    if N == 0:  # a row of any value gives the right shape; drop it afterwards
         one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:])), arrays)
         return jax.tree.map(lambda a: a[:0], rowwise(f, *one))
     parts = []

@@ -1,6 +1,6 @@
-"""What holds while the package computes: the precision, the threads of BLAS, compiled programs.
+"""Settings while the package computes: precision, BLAS threads, the cache of programs.
 
-Nothing here changes a setting of the process for longer than a computation lasts.
+Each setting of the process is restored when the computation ends.
 """
 
 import ctypes
@@ -18,17 +18,17 @@ from . import forks, jax_private, programs
 
 __all__ = ["session"]
 
-MOST_PROGRAMS = 500  # each takes about 45 memory maps, of which Linux gives a process 65,530
+MOST_PROGRAMS = 500  # each takes about 45 memory maps; Linux allows a process 65,530
 
 
 @contextmanager
 def session(dtype: str = "float64") -> Iterator[None]:
-    """Everything numerical happens inside this: the precision asked for, and one BLAS thread.
+    """The context of all computations: the chosen precision, and one BLAS thread.
 
-    OpenBLAS's own threads fight XLA's for the same cores (measured: up to 30 times slower); the
-    limit is lifted again on leaving. Products are exact to the precision: left to itself a GPU
-    multiplies float32 with ten bits, and kernel matrices come out indefinite. Compiled programs
-    are kept for the next process.
+    The threads of OpenBLAS compete with those of XLA for the same cores, which was measured to be
+    up to 30 times slower. Their number is restored on leaving. Matrix products have full precision:
+    by default a GPU multiplies float32 with ten bits, and kernel matrices would not be positive
+    definite. Compiled programs are cached for the next process.
     """
     forks.refuse()
     with (
@@ -41,11 +41,10 @@ def session(dtype: str = "float64") -> Iterator[None]:
 
 
 class _Computation:
-    """Counts who computes: the first begins for all, the last ends for all.
+    """Counts computations that run at once: the first sets things up, the last restores them.
 
-    The number of BLAS threads belongs to the process, and so does the place where compiled programs
-    are kept. If each of two computations at once set and restored them by itself, one would restore
-    what the other had set.
+    The number of BLAS threads and the cache of programs belong to the process. If each of two
+    computations at once set and restored them, one could restore what the other had set.
     """
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ class _Computation:
         self._kept: programs.Programs | None = None
 
     def compiled(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
-        """Hear of a program that JAX has compiled."""
+        """Count a program that JAX has compiled."""
         self._programs += event == "/jax/core/compile/backend_compile_duration"
 
     def __enter__(self) -> programs.Programs | None:
@@ -79,7 +78,7 @@ class _Computation:
                     programs.end(self._kept)
 
     def _let_go(self) -> None:
-        """Forget compiled programs, of which JAX keeps every one, before there are too many."""
+        """Drop all compiled programs before there are too many; JAX itself never does."""
         if self._programs > MOST_PROGRAMS:
             self._programs = 0
             jax.clear_caches()
@@ -92,7 +91,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _return_memory() -> None:
-    """Give the system back what was freed: glibc would keep it, in pieces that fit nothing else."""
+    """Return freed memory to the system; glibc would keep it in fragments."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)

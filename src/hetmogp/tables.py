@@ -1,7 +1,7 @@
 """Reading outputs: arrays, lists, dicts and frames, checked before any computation.
 
-Every complaint names the output, the column and the row (counted from 0), says what was found and
-what would be right. Nothing is broadcast, dropped or clipped in silence.
+Every error names the output, the column and the row (counted from 0), what was found and what would
+be right. Nothing is silently broadcast, dropped or clipped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Dataset:
 
     Attributes:
         names: the outputs, in the user's order.
-        likelihoods: one per output, as the data made them (a Categorical knows its classes).
+        likelihoods: one per output, completed from the data (a Categorical has its classes).
         inputs: one (N_d, p) array per output; outputs that share their inputs share the array.
         values: one (N_d,) array per output.
         given: the arguments of each output's observations, by name, (N_d,) each.
@@ -59,7 +59,7 @@ class Dataset:
         return [~np.isnan(y) for y in self.values]
 
     def doubts(self) -> Iterator[tuple[str, str]]:
-        """The outputs whose values are too little to learn from, and why."""
+        """The outputs with too little data to learn from, and why."""
         for name, likelihood, y, given, seen in zip(
             *(self.names, self.likelihoods, self.values, self.given, self.observed()), strict=True
         ):
@@ -70,7 +70,7 @@ class Dataset:
                 yield name, doubt
 
     def sampled(self, rows: int, seed: int) -> "Dataset":
-        """So many rows of each table of inputs, at random; outputs seen nowhere there keep some."""
+        """A random sample of `rows` rows of each table; every output keeps some observed values."""
         generator = np.random.default_rng(seed)
         taken: dict[int, np.ndarray] = {}
         for X in self.inputs:
@@ -101,7 +101,7 @@ class Dataset:
 
 
 def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
-    """The outputs by name: a dict's keys, else the columns or keys of Y, else y0, y1 and so on."""
+    """Likelihoods by name: a dict's keys, else the columns or keys of Y, else y0, y1 and so on."""
     if isinstance(likelihoods, Likelihood):
         likelihoods = [likelihoods]
     if isinstance(likelihoods, Mapping):
@@ -157,9 +157,9 @@ def read(
         likelihoods: by output name.
         X: one table of inputs for all outputs, or a list or dict of one per output.
         Y: a (N, D) table, or a list or dict of one sequence per output.
-        columns: the inputs of an earlier fit, to check against; without them this is a
-            fit, and every output must have been observed somewhere.
-        some: whether these are some of the rows of a fit, so that weights count.
+        columns: the inputs of an earlier fit, to check against. Without them the data are for a
+            fit, and every output must have an observed value.
+        some: whether these are rows of a fit, for which weights count.
     """
     names = list(likelihoods)
     raw, tables = split(names, X, Y, columns)
@@ -170,7 +170,7 @@ def read(
         weight = given.pop("weight", np.broadcast_to(1.0, len(column)))
         likelihood, y = observe(name, likelihoods[name], column, given)
         if not (weight > 0).all():
-            y = np.where(weight > 0, y, np.nan)  # what counts for nothing was not observed
+            y = np.where(weight > 0, y, np.nan)  # a value of weight zero is not observed
         if columns is None and np.isnan(y).all():
             unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
             raise ValueError(f"output {name!r} has no observed value{unless}")
@@ -185,7 +185,7 @@ def read(
 def split(
     names: list[str], X: Any, Y: Any, columns: Sequence[Column] | None = None
 ) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, list[Column]]]]:
-    """One raw column and one table of inputs per output, of the same length and in one order."""
+    """One raw column and one table of inputs per output, with matching rows."""
     raw, tables = split_outputs(names, Y), split_inputs(names, X, columns)
     for name in names:
         values, rows = len(raw[name]), len(tables[name][0])
@@ -234,7 +234,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _column(name: str, y: Any, column: str | None = None) -> pd.Series | np.ndarray:
-    """One column of values, of an output or of what comes with it."""
+    """One column of values: of an output, or of an argument that comes with it."""
     if isinstance(y, pd.Series):
         return y
     if isinstance(y, pd.Categorical):
@@ -257,14 +257,14 @@ def _arguments(
 ) -> dict[str, np.ndarray]:
     """The numbers that come with each value of an output, from their columns of Y.
 
-    Where the value itself is missing they may be missing as well.
+    They may be missing where the value itself is missing.
 
     Args:
         name: the output.
         likelihood: says which columns it needs.
-        Y: what the user gave as outputs.
+        Y: the outputs, as the user gave them.
         y: the output's own column.
-        weighted: whether the weight is needed too; it acts on a fit only.
+        weighted: whether the weight is needed too; only fits use it.
     """
     needed = {name: (column, likelihood.rules[name]) for name, column in likelihood.columns}
     if weighted and likelihood.weight is not None:
@@ -295,7 +295,7 @@ def _arguments(
 
 
 def _refuse_crossed(name: str, likelihood: Likelihood, given: Mapping[str, np.ndarray]) -> None:
-    """Complain of a lower limit above the upper one."""
+    """Raise an error for a lower limit above the upper one."""
     if "lower" not in given or "upper" not in given:
         return
     crossed = np.flatnonzero(given["lower"] > given["upper"])
@@ -316,7 +316,7 @@ def argument_values(
     N: int,
     missing: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One argument of an output as N checked numbers, its default where the value is missing."""
+    """One argument of an output as N checked numbers, with its default for missing values."""
     cells = _cells(_column(name, values, column), as_numbers=True)
     if len(cells) != N:
         raise ValueError(
@@ -350,10 +350,10 @@ def observe(
 
     Args:
         name: the output.
-        likelihood: of the output.
+        likelihood: that of the output.
         y: the column.
-        given: what comes with each value.
-        limited: whether values beyond a limit count as known in part.
+        given: the arguments that come with each value.
+        limited: whether values beyond a limit count as partly known.
     """
     y, where, given = _column(name, y), f"output {name!r}", given or {}
     categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
@@ -384,7 +384,7 @@ def observe(
 
 
 def _cells(y: pd.Series | np.ndarray, *, as_numbers: bool) -> np.ndarray:
-    """A column as an array, of numbers or of objects with None for what is missing."""
+    """A column as an array of numbers, or of objects with None for missing values."""
     if isinstance(y, pd.Series):
         if as_numbers and pd.api.types.is_numeric_dtype(y):
             return y.to_numpy(dtype=float, na_value=np.nan)
@@ -395,7 +395,7 @@ def _cells(y: pd.Series | np.ndarray, *, as_numbers: bool) -> np.ndarray:
 
 
 def _unsupported(where: str, row: int, value: Any, what: str, support: str, others: int = 0) -> str:
-    """What is wrong with a value, in a sentence."""
+    """A sentence that says what is wrong with a value."""
     shown = (
         repr(value)
         if not isinstance(value, float)

@@ -1,11 +1,11 @@
-"""Names and labels that users chose, on their way to people."""
+"""Names and labels of users, made safe to print."""
 
 import re
 
 __all__ = ["UNPRINTABLE", "printable"]
 
-# Control characters, which can rewrite a terminal; separators of lines; marks that turn the
-# direction of the text after them; halves of characters, which cannot be encoded.
+# Control characters, which can change a terminal; line separators; marks that change the direction
+# of text; halves of surrogate pairs, which cannot be encoded.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -1,8 +1,8 @@
 """Sex and age from 255 measurements of the heart: many inputs, few rows.
 
 Sex (Bernoulli) and log(1 + age) (Gaussian) of 452 people, divided into training, validation and
-test sets. Kernels with a lengthscale for each input (ARD) and with one for all; beside them a
-penalised logistic and a ridge regression, so that one sees what a Gaussian process buys.
+test sets. Kernels have a lengthscale for each input (ARD) or one for all. A penalised logistic
+regression and a ridge regression are fitted for comparison.
 """
 
 import warnings
@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ARD, weight_scale=1": {"kernel": RBF(ard=True), "weight_scale": 1.0},
 }
 SHARES = (0.6, 0.2)  # for training and validation; the rest is the test set
-PAPER: dict[str, Any] = {}  # its one number could not be checked
+PAPER: dict[str, Any] = {}  # the paper's one number could not be checked
 CHOSEN = "case chosen on the validation set"
 Outputs = dict[str, np.ndarray]
 
@@ -63,7 +63,7 @@ def fetch() -> tuple[np.ndarray, Outputs]:
 
 
 def tidy(table: pd.DataFrame) -> tuple[np.ndarray, Outputs]:
-    """OpenML's table less its class, age, sex, constant columns and those with missing values."""
+    """OpenML's table without class, age, sex, constant columns and those with missing values."""
     numbers = table.apply(pd.to_numeric, errors="coerce")
     outputs = {
         "sex": numbers["sex"].to_numpy(float),
@@ -101,12 +101,12 @@ def one(X: np.ndarray, Y: Outputs, case: str, split: int) -> Scores:
 
 
 def regressions(X: np.ndarray, Y: Outputs, split: int) -> dict[str, float]:
-    """The NLPD of penalised regressions, which learn from training and validation sets alike."""
+    """The NLPD of penalised regressions, fitted to the training and validation sets."""
     train, validation, test = divide(len(X), split)
     seen = np.concatenate([train, validation])
     logistic = LogisticRegressionCV(Cs=10, cv=5, max_iter=5000, scoring="neg_log_loss")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of attributes that are not used here
+        warnings.simplefilter("ignore", FutureWarning)  # about attributes that are not used here
         sex = make_pipeline(StandardScaler(), logistic).fit(X[seen], Y["sex"][seen])
     hit = sex.predict_proba(X[test])[np.arange(len(test)), Y["sex"][test].astype(int)]
     ridge = make_pipeline(StandardScaler(), RidgeCV(np.geomspace(1, 1e5, 21)))
@@ -121,7 +121,7 @@ def regressions(X: np.ndarray, Y: Outputs, split: int) -> dict[str, float]:
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
-    """For each split and model the case with the best validation score, as a further case."""
+    """A further case: for each split and model, the case with the best validation score."""
     whole = table[table["output"] == "global"].fillna({"validation": 0.0})
     best = whole.loc[whole.groupby(["split", "model"])["validation"].idxmin()]
     picked = table.merge(best[["case", "split", "model"]], on=["case", "split", "model"])

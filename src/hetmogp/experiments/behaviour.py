@@ -1,6 +1,6 @@
 """A person's week: at home or not, how far they moved, phone in use or not.
 
-The paper's data are private; the week of three people of the ExtraSensory data stands in for them.
+The paper's data are private, so a week of three people of the ExtraSensory data is used instead.
 At home (Bernoulli), the log diameter of a minute's locations (HetGaussian) and the phone in hand or
 in use (Bernoulli), over a week mapped to [0, 1], from 750 minutes.
 """
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 PEOPLE = 3
 DAY = 1 / 7
 TRAIN, TEST = 750, 1000
-BLOCKS, HOURS = 2, 6  # of each output are hidden, where the others are seen
+BLOCKS, HOURS = 2, 6  # hours of each output that are hidden while the others are seen
 WIDTH = HOURS / (7 * 24)
 KERNELS = {"RBF": None, "RBF + daily": RBF() + Periodic(period=DAY)}
 
@@ -43,7 +43,7 @@ def week(table: pd.DataFrame, user: str) -> pd.DataFrame:
     """One person's first seven days, their time mapped to [0, 1]."""
     mine = table[(table["user"] == user) & (table["t_days"] < 7)]
     in_hand, calling = mine["phone_in_hand"], mine["on_the_phone"]
-    phone = np.where((in_hand == 1) | (calling == 1), 1.0, in_hand)  # NaN where nobody said
+    phone = np.where((in_hand == 1) | (calling == 1), 1.0, in_hand)  # NaN if not reported
     return pd.DataFrame(
         {
             "t": mine["t_days"] / 7,
@@ -62,7 +62,7 @@ def at_random(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataF
 
 
 def in_blocks(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, dict]:
-    """750 minutes to learn from; each output is hidden for twice six hours, no two at once."""
+    """750 minutes to learn from; each output is hidden twice for six hours, one at a time."""
     train = minutes.iloc[rng.permutation(len(minutes))[:TRAIN]].copy()
     taken: list[float] = []
     test: dict[str, pd.DataFrame] = {}
@@ -81,7 +81,7 @@ def in_blocks(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataF
 def _some_hours(
     minutes: pd.DataFrame, name: str, taken: list[float], rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
-    """When hours begin in which an output was seen for an hour or more and none is hidden yet."""
+    """The starts of stretches in which an output was seen for an hour and none is hidden."""
     times = minutes["t"].to_numpy()
     for _ in range(1000):
         begin = float(rng.choice(times)) - WIDTH / 2
@@ -93,7 +93,7 @@ def _some_hours(
 
 WAYS = {"minutes at random": at_random, "hours hidden": in_blocks}
 CASES = [("minutes at random", "RBF"), ("hours hidden", "RBF"), ("hours hidden", "RBF + daily")]
-PAPER = {  # of its own, private data
+PAPER = {  # for the paper's own, private data
     f"person {person + 1}, minutes at random": {
         "home": ("2.24 ± 0.21", "2.43 ± 0.30"),
         "movement": ("6.09 ± 0.21", "7.29 ± 0.12"),
@@ -161,7 +161,7 @@ def drawn(model: HetMOGP, train: pd.DataFrame, test: dict) -> Figure:
 
 
 def hidden_hours(times: pd.Series) -> list[tuple[float, float]]:
-    """Where runs of times begin and end that are half the width of a hidden block apart."""
+    """The ends of runs of times that are separated by at least half a hidden block."""
     t = np.sort(times.to_numpy())
     cuts = np.flatnonzero(np.diff(t) > WIDTH / 2) + 1
     return [(float(part[0]), float(part[-1])) for part in np.split(t, cuts)]

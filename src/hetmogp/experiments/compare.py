@@ -1,7 +1,7 @@
 """Joint and independent models on the same splits: scores, paired differences, tables.
 
-Scores are negative log predictive densities, per-value means. The claim is about *differences* on
-the same split, so these are what is averaged and what a spread is given of.
+Scores are mean negative log predictive densities per value. The claim is about *differences* on the
+same split, so means and spreads are those of the differences.
 """
 
 import os
@@ -53,13 +53,13 @@ def fit_and_score(
     """Fit the models to the same data and score each output on its own test data.
 
     Args:
-        case: what is being tried.
-        split: its number.
+        case: the name of the case.
+        split: the number of the split.
         likelihoods: by output.
         train: X and Y, as for `fit`.
         test: for each output to score, inputs and values.
         models: by name, each made from likelihoods and options; the joint and independent ones.
-        **options: of the models.
+        **options: the options of the models.
     """
     rows, fitted = [], {}
     for name, make in models.items():
@@ -87,9 +87,9 @@ def fit_and_score(
 def collect(
     one: Callable[..., Scores], tasks: Sequence[tuple], workers: int, target: Path
 ) -> pd.DataFrame:
-    """Run every task, some at a time, saying on standard error how far it is.
+    """Run every task, several at a time, and report progress on standard error.
 
-    The rows so far are always in the CSV file `target`, whatever becomes of the rest.
+    The CSV file `target` always has the rows that are finished.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     rows: Scores = []
@@ -117,7 +117,7 @@ def collect(
 
 
 def save(figure: Figure, target: Path) -> None:
-    """Write a figure, or leave what was there."""
+    """Write a figure completely or not at all."""
     with temporary_file(target) as partial:
         figure.savefig(partial, dpi=120)
 
@@ -126,7 +126,7 @@ def save(figure: Figure, target: Path) -> None:
 
 
 def paired(table: pd.DataFrame) -> pd.DataFrame:
-    """Per case and output: means and spreads of all models, and of the differences by split."""
+    """For each case and output: means and spreads of all models and of their differences."""
     wide = table.pivot_table("nlpd", ["case", "output", "split"], "model", sort=False)
     wide["difference"] = wide["joint"] - wide["independent"]
     groups = wide.groupby(level=["case", "output"], sort=False)
@@ -138,7 +138,7 @@ def paired(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sections(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
-    """Each case: its name, its scores in words, and what its fits took."""
+    """For each case: its name, its scores in words, and the time of its fits."""
     for case, part in paired(table).groupby(level="case", sort=False):
         part = part.droplevel("case")
         means = [str(name).removesuffix(" mean") for name in part if str(name).endswith(" mean")]

@@ -32,8 +32,8 @@ def find(name: str, folder: Path | None) -> Path:
     """A data file in the folder of the experiments' data.
 
     Args:
-        name: of the file, one of `SOURCES`.
-        folder: where the data are; None if nobody has said so.
+        name: the name of the file, one of `SOURCES`.
+        folder: the folder of the data; None if it was not given.
     """
     if folder is not None and (folder / name).is_file():
         return folder / name

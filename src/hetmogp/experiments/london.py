@@ -1,8 +1,8 @@
 """House sales in London: flat or not (Bernoulli) and log price (HetGaussian), by place.
 
-As in the paper every sale has both outputs, so that there is little for one to tell the other. So
-prices, and then types, are also hidden in a third of the map's cells and predicted there. The
-register of four years is the case of many rows.
+As in the paper, every sale has both outputs, so one can add little to the other. Therefore prices,
+and then types, are also hidden in a third of the map's cells and predicted there. The register of
+four years is the case with many rows.
 """
 
 import time
@@ -34,8 +34,8 @@ PAPER = {
 PLACE = ["longitude", "latitude"]
 SETTINGS: dict[str, Any] = {"latents": 6, "inducing": 100, "batch_size": 500, "method": "svi"}
 LIKELIHOODS = {"flat": Bernoulli(), "log_price": HetGaussian()}
-HIDDEN = ("", *LIKELIHOODS)  # nothing but whole sales, or one output in a third of the cells
-PRICES = (HetGaussian(), StudentT())  # of the register
+HIDDEN = ("", *LIKELIHOODS)  # whole sales only, or also one output in a third of the cells
+PRICES = (HetGaussian(), StudentT())  # for the register
 CELLS = 12  # along each side of the map
 TEST = 1000
 
@@ -63,7 +63,7 @@ def divide(sales: pd.DataFrame, hidden: str, split: int) -> tuple[str, pd.DataFr
     """A case's name, what to learn from, and what to score each output on.
 
     Args:
-        sales: all of them.
+        sales: all sales.
         hidden: the output to hide in a third of the cells, or empty for whole sales left out.
         split: which of the splits.
     """
@@ -81,13 +81,13 @@ def divide(sales: pd.DataFrame, hidden: str, split: int) -> tuple[str, pd.DataFr
 
 
 def _apart(table: pd.DataFrame, split: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table without some of its rows, and these."""
+    """The table without some of its rows, and these rows."""
     rows = np.random.RandomState(split).permutation(len(table))
     return table.iloc[rows[TEST:]], table.iloc[rows[:TEST]]
 
 
 def _twice(likelihoods: Any, **options: Any) -> HetMOGP:
-    """Independent models with twice the inducing inputs, so as many in all as the joint one."""
+    """Independent models with twice the inducing inputs: in all as many as the joint model."""
     return independent(likelihoods, **{**options, "inducing": 2 * options["inducing"]})
 
 
@@ -111,7 +111,7 @@ def run(out: Path, splits: int = 5, data: Path | None = None, workers: int = 1) 
 
 
 def drawn(model: HetMOGP, train: pd.DataFrame) -> Figure:
-    """A tenth of the sales above, and what is predicted below, for both outputs."""
+    """For both outputs: a tenth of the sales above, and predictions below."""
     some = train.sample(frac=0.1, random_state=0)
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     titles = {"flat": "flat or not", "log_price": "log price, standardised"}
@@ -157,7 +157,7 @@ def _one_pass(
     def fit() -> HetMOGP:
         return HetMOGP(likelihoods, max_iter=steps, progress=False, **SETTINGS).fit(X, Y)
 
-    fit()  # compiles
+    fit()  # to compile
     tracemalloc.start()
     fit()
     _, peak = tracemalloc.get_traced_memory()

@@ -30,11 +30,11 @@ __all__ = ["Effects", "grouped"]
 
 
 class Effects(NamedTuple):
-    """The inputs that act by effects.
+    """The inputs that have effects.
 
     Attributes:
-        linear: the positions of those that act by straight lines.
-        groups: the positions of those whose values each have an intercept.
+        linear: the positions of those with a straight line.
+        groups: the positions of those with an intercept for each value.
     """
 
     linear: tuple[int, ...]
@@ -45,7 +45,7 @@ class Effects(NamedTuple):
         """What the options ask for, checked against the inputs.
 
         Raises:
-            ValueError: in words, where an input cannot act so.
+            ValueError: if an input cannot have such an effect.
         """
         linear = tuple(_positions("linear", options.linear, columns))
         groups = tuple(_positions("groups", options.groups, columns))
@@ -123,7 +123,7 @@ def grouped(data: Dataset, options: Options) -> Dataset:
 
 
 def _positions(option: str, named: Any, columns: Sequence[Column]) -> list[int]:
-    """Where the inputs stand that an option names."""
+    """The positions of the inputs that an option names."""
     names = [column.name for column in columns]
     result: list[int] = []
     for one in named_inputs(named):
@@ -139,7 +139,7 @@ def _positions(option: str, named: Any, columns: Sequence[Column]) -> list[int]:
 
 
 def named_inputs(named: Any) -> list[str | int]:
-    """The names or numbers that an option lists; one alone may stand without a list."""
+    """The names or numbers that an option lists; a single one needs no list."""
     if named is None:
         return []
     return [named] if isinstance(named, str | int) else list(named)

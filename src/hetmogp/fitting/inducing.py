@@ -211,7 +211,7 @@ def for_supports(
 def beside(
     Z: Float[np.ndarray, "Q M p"], kernels: Sequence[Kernel], X: Float[np.ndarray, "N p"]
 ) -> Placed:
-    """Inducing inputs, those of kernels that a few can span replaced by these."""
+    """Inducing inputs, replaced for kernels that a few of them can span."""
     each = [kernel.spanning(X) for kernel in kernels]
     if all(one is None for one in each):
         return Placed(Z)

@@ -101,7 +101,7 @@ class Options:
                 raise ValueError(f"{option} must be a positive number, not {value!r}")
 
     def _refuse_unnamed(self, option: str) -> None:
-        """Complain of what names no inputs, and of what effects do not go with."""
+        """Raise an error if an option names no inputs, or cannot be combined with others."""
         value = getattr(self, option)
         if value is None:
             return
@@ -150,7 +150,7 @@ class Options:
 
     @property
     def has_effects(self) -> bool:
-        """Whether some inputs act by straight lines, or by intercepts of groups."""
+        """Whether some inputs have straight lines or intercepts of groups."""
         return any(value is not None and np.size(value) for value in (self.linear, self.groups))
 
     @property

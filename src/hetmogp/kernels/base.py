@@ -20,11 +20,11 @@ from . import held
 
 __all__ = ["Combined", "Domain", "Kernel", "Product", "Sum", "positive"]
 
-LEANING = 30.0  # how many times the weight of the others one part of a sum may start with
+LEANING = 30.0  # a start may give one part of a sum this many times the weight of the others
 
 
 def positive(value: Any) -> Any:
-    """Turn a user's number or list into an array, checked once; arrays of JAX pass through.
+    """A user's number or list as a checked array; JAX arrays are returned unchanged.
 
     Durations become days, the unit in which dates are counted.
     """
@@ -46,7 +46,7 @@ def _days(value: timedelta | np.timedelta64) -> float:
 
 
 class Domain(NamedTuple):
-    """What the features of a kernel must serve for.
+    """The inputs for which the features of a kernel are needed.
 
     Attributes:
         p: the number of inputs.
@@ -63,8 +63,8 @@ class Kernel(eqx.Module):
     """A covariance function. Subclasses write `matrix` and `diag`; `+` and `*` combine them.
 
     Attributes:
-        by_level: whether it asks only which values are the same, not how far they are apart.
-        own_scale: whether it says how large its functions are, so that no weight is learned.
+        by_level: whether it compares only which values are equal, not how far apart they are.
+        own_scale: whether it sets the size of its functions, so that no weight is learned.
     """
 
     by_level: ClassVar[bool] = False
@@ -83,34 +83,34 @@ class Kernel(eqx.Module):
         """This kernel on standardised inputs, ready to be learned.
 
         Args:
-            spread: a typical lengthscale per standardised input, for what is `None`.
+            spread: a typical lengthscale for each standardised input, used for `None`.
             columns: the names of the inputs, for `active_dims`.
-            scale: what each input was divided by, for what the user gave in their own units.
+            scale: what each input was divided by, to convert numbers in the user's units.
         """
 
     @abstractmethod
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
-        """The same function of x where this one is a function of (x − centre) / scale."""
+        """This kernel in the user's units; it is a function of (x − centre) / scale itself."""
 
     @property
     def parts(self) -> tuple["Kernel", ...]:
-        """The kernels that this one holds."""
+        """The kernels that this one combines."""
         fields = [getattr(self, item.name) for item in dataclasses.fields(self)]
         every = [part for field in fields for part in (field if type(field) is tuple else [field])]
         return tuple(part for part in every if isinstance(part, Kernel))
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
-        """Compare this kernel with the inputs: which of them it sees, how many numbers it has.
+        """Check this kernel against the inputs: which of them it uses, how many numbers it has.
 
         Args:
             columns: the names of the inputs.
-            fitted: whether it was learned, or is where learning starts and may name its inputs.
+            fitted: whether it was learned. A kernel that was not may refer to inputs by name.
         """
         for part in self.parts:
             part.check(columns, fitted=fitted)
 
     def learned(self) -> Self:
-        """This kernel with None in place of every number that is held, its parts' too."""
+        """This kernel, and its parts, with None in place of every fixed number."""
 
         def changed(kernel: Kernel) -> list[Any]:
             return [*(getattr(kernel, name) for name in held.names(kernel)), *kernel.parts]
@@ -123,7 +123,7 @@ class Kernel(eqx.Module):
         return [(1.0, (self,))]
 
     def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"] | None:
-        """Inducing inputs that leave nothing unsaid at the rows X, if a few can do that."""
+        """A few inducing inputs that determine the function at the rows X, if there are such."""
         return None
 
     def basis(self, domain: Domain) -> Any:
@@ -131,7 +131,7 @@ class Kernel(eqx.Module):
         return None
 
     def chances(self, p: int) -> int:
-        """How many uniform numbers a frequency is drawn from; zero if it has no frequencies."""
+        """How many uniform numbers make one frequency; zero if it has no frequencies."""
         return 0
 
     def frequencies(
@@ -140,25 +140,25 @@ class Kernel(eqx.Module):
         """Random ω, symmetric around zero, and their weights v: k(x, z) = E v cos ωᵀ(x − z).
 
         Args:
-            uniforms: as many numbers between 0 and 1 for each frequency as `chances` says.
+            uniforms: numbers between 0 and 1; `chances` says how many for each frequency.
             p: the number of inputs.
         """
         raise NotImplementedError
 
     def signs(self, H: int, p: int, generator: np.random.Generator) -> Any:
-        """A module s from inputs to (N, H), random, with E s(x) s(z) = k(x, z); or None."""
+        """A random module s from inputs to (N, H), with E s(x) s(z) = k(x, z), or None."""
         return None
 
     def forgotten(self) -> Self:
-        """The same where nobody has said with which lengthscales learning starts."""
+        """This kernel without the user's initial lengthscales."""
         return self
 
     def leaning(self) -> list[Self]:
-        """Where else learning may start: a sum where one part has nearly all the weight."""
+        """Alternative starts: sums in which one part has nearly all the weight."""
         return []
 
     def in_words(self, units: Mapping[str, str]) -> str:
-        """A fitted kernel for people; `units` has the unit of each input by its name."""
+        """A fitted kernel in words; `units` has the unit of each input by name."""
         return repr(self)
 
     def __repr__(self) -> str:
@@ -206,8 +206,8 @@ class Sum(Combined):
 
     Args:
         kernels: the parts.
-        weights: where learning of the weights starts; equal by default.
-        fixed: `("weights",)` keeps the weights as they are given.
+        weights: their initial values; equal by default.
+        fixed: `("weights",)` keeps the weights as given.
     """
 
     weights: Any = eqx.field(default=None, converter=positive)

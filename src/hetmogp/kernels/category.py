@@ -1,4 +1,4 @@
-"""Inputs that are labels: a kernel for them, and which inputs a kernel sees when it names none."""
+"""Inputs that are labels: a kernel for them, and the inputs of a kernel that names none."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,20 +18,21 @@ from .stationary import RBF
 
 __all__ = ["Category", "suited"]
 
-UNRELATED = 0.01  # the lengthscale of levels that say nothing of each other: e⁻¹⁰⁰
+UNRELATED = 0.01  # the lengthscale of unrelated levels: their correlation is e⁻¹⁰⁰
 
 
 class Category(Leaf):
     """exp(−Σ [x ≠ z]/ℓ): values at two levels of a label have the correlation exp(−1/ℓ).
 
-    It is the same for any two levels, as in a random effect; ℓ → 0 makes them independent, ℓ → ∞
-    the same. Multiply it with a kernel of the other inputs for one function per level, related to
-    each other. Inputs that are labels get it without being asked (`suited`). Of a number, such as
-    the age by which a patient is known, every value is a level.
+    The correlation is the same for any two levels, as for a random effect. With ℓ → 0 levels
+    become independent, with ℓ → ∞ identical. Multiplied by a kernel of the other inputs, it gives
+    one function per level, related to each other. Inputs that are labels get it automatically
+    (`suited`). If the input is a number, such as an age that identifies a patient, every value is a
+    level.
 
     Args:
-        lengthscale: where learning starts; 2 by default, a correlation of 0.61.
-        active_dims: the inputs it sees, by position or name; all labels by default.
+        lengthscale: its initial value; 2 by default, which is a correlation of 0.61.
+        active_dims: the inputs it uses, by position or name; all labels by default.
         ard: one lengthscale per input or one for all.
         fixed: see `RBF`.
     """
@@ -48,12 +49,12 @@ class Category(Leaf):
 
     @classmethod
     def unrelated(cls, dim: int) -> Self:
-        """Levels of one input that say nothing of each other: random intercepts."""
+        """Unrelated levels of one input: random intercepts."""
         return cls(lengthscale=UNRELATED, active_dims=dim, fixed=("lengthscale",))
 
     @property
     def is_unrelated(self) -> bool:
-        """Whether its levels say nothing of each other, and never will."""
+        """Whether its levels are unrelated and stay so in learning."""
         held = "lengthscale" in names(self)
         return held and bool(np.all(np.asarray(self.lengthscale) <= UNRELATED))
 
@@ -84,7 +85,7 @@ class Category(Leaf):
         return _OneOfEach(jnp.asarray(self._correlations(len(dims))), levels, dims)
 
     def signs(self, H: int, p: int, generator: np.random.Generator) -> Any:
-        """See `Kernel.signs`: an input is seen with probability 1 − ρ."""
+        """See `Kernel.signs`: a feature depends on an input with probability 1 − ρ."""
         dims = self.active_dims or tuple(range(p))
         even = [(generator.permutation(H) + generator.random(H)) / H for _ in dims]
         seen = np.stack(even, axis=1) > self._correlations(len(dims))
@@ -96,7 +97,7 @@ class Category(Leaf):
         return np.exp(-1.0 / np.broadcast_to(np.asarray(self.lengthscale), (d,)))
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
-        """See `Kernel.start`. Neither the spread of an input nor its unit means anything here."""
+        """See `Kernel.start`. The spread and the unit of an input have no meaning here."""
         return super().start(np.full(np.shape(spread), 2.0), columns, np.ones(np.shape(scale)))
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
@@ -129,17 +130,16 @@ def suited(
     labels: Sequence[int],
     hidden: Sequence[int] = (),
 ) -> Kernel:
-    """A kernel for inputs some of which are labels.
+    """Adapt a kernel to inputs of which some are labels.
 
-    Leaves that name no inputs see those they are made for, a `Category` the labels and any other
-    the rest; a kernel without a `Category` of labels is multiplied by one. `None` stands for an
-    RBF.
+    Leaves that name no inputs use those that suit them: a `Category` uses the labels and any other
+    leaf the rest. A kernel without a `Category` of labels is multiplied by one. `None` means RBF.
 
     Args:
         kernel: as the user wrote it.
         columns: the names of the inputs.
         labels: the positions of those that are labels.
-        hidden: the positions of those that are seen only by leaves that name them.
+        hidden: the positions of those that are used only by leaves that name them.
     """
     others = tuple(j for j in range(len(columns)) if j not in labels and j not in hidden)
     shown = tuple(j for j in labels if j not in hidden)
@@ -173,7 +173,7 @@ def _placed(
 
 
 def _refuse_labels(kernel: Kernel, columns: Sequence[str], labels: Sequence[int]) -> None:
-    """Complain of a kernel for numbers that is set on labels."""
+    """Raise an error for a kernel of numbers that is applied to labels."""
     for part in kernel.parts:
         _refuse_labels(part, columns, labels)
     if isinstance(kernel, Category) or not isinstance(kernel, Leaf):

@@ -1,18 +1,18 @@
 """Features of kernels: φ(x)ᵀφ(z) ≈ k(x, z), so that φ(x)ᵀw with normal w is a draw of a function.
 
 A kernel is written as a sum of products of leaves (`Kernel.terms`), and each product has features
-of its own. A single leaf may have a *basis*: finitely many features that give it exactly, such as
-straight lines (Linear), one per level (Category) or the waves of a Fourier series (Periodic).
-Otherwise stationary leaves give *frequencies*, drawn from the spectral density of the leaf, and
+of its own. A single leaf may have a *basis*: finitely many features that represent it exactly, such
+as straight lines (Linear), one per level (Category) or the waves of a Fourier series (Periodic).
+Otherwise a stationary leaf has *frequencies*, drawn from its spectral density, and
 
     φ_h(x) = (cos ω_hᵀx, sin ω_hᵀx) √(v_h/Σv),
 
-with v the weights of the frequencies. The frequencies of a product of leaves are sums of theirs. A
-leaf that has no frequencies multiplies each wave by a random combination of its basis, ψ(x)ᵀs with
-signs s, whose second moments are those of the leaf.
+with v the weights of the frequencies. The frequencies of a product are sums of those of its leaves.
+A leaf without frequencies multiplies each wave by a random combination of its basis, ψ(x)ᵀs with
+random signs s, whose second moments are those of the leaf.
 
-The error of k by H frequencies falls as 1/√H for independent ones. They are taken from a scrambled
-Sobol sequence instead, which is as unbiased and, for few inputs, closer to 1/H.
+With H independent frequencies the error of k falls as 1/√H. They come from a scrambled Sobol
+sequence instead, which is also unbiased and whose error, for few inputs, falls nearly as 1/H.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,22 +29,22 @@ from .base import Domain, Kernel
 
 __all__ = ["Features", "FeaturesMissingError", "Level", "features"]
 
-LEAST = 32  # frequencies of a term, however little weight it has
-SMALLEST = 2.0**-33  # half of the distance between two numbers of a Sobol sequence
+LEAST = 32  # the fewest frequencies of a term, however small its weight
+SMALLEST = 2.0**-33  # half the distance between two numbers of a Sobol sequence
 
 
 class FeaturesMissingError(ValueError):
-    """A kernel that says neither its basis nor its frequencies."""
+    """A kernel with neither a basis nor frequencies."""
 
 
 class Level(eqx.Module):
     """Random signs, one for each of H features at each level of some inputs.
 
-    The signs of a level follow from its value, so that nobody needs to know all levels beforehand.
+    The signs of a level follow from its value, so the levels need not be known beforehand.
 
     Attributes:
-        key: what the signs follow from.
-        seen: which of the inputs each feature sees; (H, d).
+        key: the random key of the signs.
+        seen: which inputs each feature depends on, (H, d).
         dims: the inputs.
     """
 
@@ -53,8 +53,8 @@ class Level(eqx.Module):
     dims: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N H"]:
-        """The product of the signs of the levels that a feature sees."""
-        grain = 1e4 * jnp.finfo(X.dtype).eps  # equal up to rounding, as `Category` has it
+        """The product of the signs of the levels that a feature depends on."""
+        grain = 1e4 * jnp.finfo(X.dtype).eps  # equal up to rounding, as in `Category`
         result = jnp.ones((len(X), len(self.seen)), X.dtype)
         for d, dim in enumerate(self.dims):
             whole = jnp.round(X[:, dim] / grain)
@@ -129,11 +129,11 @@ def features(
     """Features of a kernel.
 
     Args:
-        kernel: on standardised inputs.
-        n: about how many frequencies there may be; a power of two.
+        kernel: a kernel on standardised inputs.
+        n: the approximate number of frequencies; a power of two.
         p: the number of inputs.
         levels: the values of inputs that are labels, by their positions.
-        generator: what is random follows from it.
+        generator: the source of random numbers.
     """
     domain = Domain(p, levels, 2 * n)
     weights, terms = [], []
@@ -169,7 +169,7 @@ def _size(basis: Any, p: int) -> int:
 def _frequencies(
     leaves: Sequence[Kernel], H: int, p: int, generator: np.random.Generator
 ) -> tuple[Float[Array, "H p"], Float[Array, " H"]]:
-    """The sums of frequencies of several leaves, zero for none; and the waves' amplitudes."""
+    """The sums of the frequencies of several leaves, zero if none, and the amplitudes."""
     total, weights = np.zeros((H, p)), np.ones(H)
     counts = [leaf.chances(p) for leaf in leaves]
     if counts:
@@ -183,7 +183,7 @@ def _frequencies(
 
 
 def _factor(leaf: Kernel, H: int, domain: Domain, generator: np.random.Generator) -> eqx.Module:
-    """What a leaf without frequencies multiplies H waves by."""
+    """The factors by which a leaf without frequencies multiplies H waves."""
     own = leaf.signs(H, domain.p, generator)
     if own is not None:
         return own

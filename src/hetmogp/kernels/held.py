@@ -1,9 +1,9 @@
-"""Numbers of a kernel that are held at the user's values, by name: `fixed=("period",)`.
+"""Numbers of a kernel that are fixed at the user's values, by name: `fixed=("period",)`.
 
-Inputs are standardised before a kernel sees them, and a number that was divided by their scale and
-multiplied by it again may differ in its last digit. So a kernel on standardised inputs remembers
-what the user gave: each entry of `fixed` is a name in the user's units, and a name with numbers on
-standardised inputs.
+Kernels work on standardised inputs. A number that was divided by their scale and multiplied by it
+again may differ in its last digit, so a kernel on standardised inputs also keeps the user's number.
+Each entry of `fixed` is a name if the kernel is in the user's units, and a name with the
+user's numbers if it is on standardised inputs.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ AnyKernel = TypeVar("AnyKernel", bound=Any)
 
 
 def as_held(fixed: str | Sequence[Any]) -> Fixed:
-    """What the user or a file has for `fixed`, as a kernel keeps it."""
+    """The value of `fixed` from a user or a file, in the form that kernels keep."""
     entries = (fixed,) if isinstance(fixed, str) else fixed
     if not (
         isinstance(entries, list | tuple)
@@ -40,20 +40,20 @@ def as_held(fixed: str | Sequence[Any]) -> Fixed:
 
 
 def names(kernel: Any) -> tuple[str, ...]:
-    """The numbers that a kernel holds; a kernel that knows nothing of `fixed` holds none."""
+    """The names of the fixed numbers of a kernel; none if the kernel has no `fixed`."""
     return tuple(one if isinstance(one, str) else one[0] for one in getattr(kernel, "fixed", ()))
 
 
 def given(kernel: Any) -> dict[str, tuple[float, ...]]:
-    """What a kernel on standardised inputs remembers of the user's numbers, by name."""
+    """The user's numbers that a kernel on standardised inputs keeps, by name."""
     return dict(one for one in kernel.fixed if not isinstance(one, str))
 
 
 def refuse_unheld(kernel: Any, known: Sequence[str]) -> None:
-    """Complain of a name that a kernel cannot hold.
+    """Raise an error for a name that a kernel cannot fix.
 
     Args:
-        kernel: whose `fixed` is in question.
+        kernel: the kernel with `fixed`.
         known: the names of its numbers.
     """
     kind = type(kernel).__name__
@@ -68,19 +68,19 @@ def refuse_unheld(kernel: Any, known: Sequence[str]) -> None:
 
 
 def refuse_unfit(kernel: Any, name: str, sizes: Sequence[int]) -> None:
-    """Complain if a kernel remembers as many of its numbers as it cannot have."""
+    """Raise an error if a kernel keeps a wrong number of the user's numbers."""
     values = given(kernel).get(name)
     if values is not None and len(values) not in sizes:
         raise ValueError(f"a {type(kernel).__name__} holds {len(values)} {name}, not {sizes[-1]}")
 
 
 def remembered(kernel: Any) -> Fixed:
-    """`fixed` with the numbers that the user gave, for a kernel on standardised inputs."""
+    """`fixed` with the user's numbers, for a kernel on standardised inputs."""
     return tuple((name, tuple(np.ravel(getattr(kernel, name)).tolist())) for name in names(kernel))
 
 
 def as_given(kernel: AnyKernel) -> AnyKernel:
-    """A kernel, back in the user's units, with what it holds to the last digit as it was given."""
+    """A kernel in the user's units, with its fixed numbers exactly as the user gave them."""
     exact = {
         name: np.full(np.shape(getattr(kernel, name)), values if len(values) > 1 else values[0])
         for name, values in given(kernel).items()

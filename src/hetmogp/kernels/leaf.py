@@ -1,4 +1,4 @@
-"""What kernels with lengthscales on some of the inputs have in common."""
+"""The base class of kernels with lengthscales on some of the inputs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ class Leaf(Kernel):
     """A kernel with lengthscales on some of the inputs.
 
     Args:
-        lengthscale: where learning starts, in the units of the inputs; one number or one per active
-            input. `None` starts from the spread of the data.
-        active_dims: the inputs it sees, by position or by column name; all of them by default.
+        lengthscale: the initial value, in the units of the inputs; one number or one per active
+            input. `None` takes it from the spread of the data.
+        active_dims: the inputs it uses, by position or by column name; all of them by default.
         ard: one lengthscale per input (automatic relevance determination) or one for all.
-        fixed: the names of numbers that are not learned but stay as they are given, such as
+        fixed: the names of numbers that are not learned but stay as given, such as
             `("lengthscale",)`.
 
     Attributes:
-        once: the numbers that it has once.
-        per_input: the numbers that it has once, or once for each input that it sees.
+        once: the names of numbers of which it has one.
+        per_input: the names of numbers of which it has one, or one for each of its inputs.
     """
 
     once: ClassVar[tuple[str, ...]] = ()
@@ -71,11 +71,11 @@ class Leaf(Kernel):
         return every
 
     def _width(self, p: int) -> int:
-        """How many inputs it sees."""
+        """The number of inputs that it uses."""
         return p if self.active_dims is None else len(self.active_dims)
 
     def _bound_to(self, columns: Sequence[str]) -> Self:
-        """This kernel with its columns as checked positions and numbers that fit them."""
+        """This kernel with its inputs as checked positions, and with matching numbers."""
         dims = self.active_dims
         if dims is not None:
             dims = tuple(position(dim, columns) for dim in dims)
@@ -90,12 +90,12 @@ class Leaf(Kernel):
         return dataclasses.replace(self, active_dims=dims, fixed=held.remembered(self))
 
     def _one_or_each(self, lengthscale: np.ndarray) -> np.ndarray:
-        """One lengthscale per input or their mean; a held one keeps its value for each input."""
+        """One lengthscale per input, or their mean; a fixed one keeps its value for each input."""
         each = self.ard or "lengthscale" in held.names(self)
         return lengthscale if each else np.mean(lengthscale, keepdims=True)
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
-        """See `Kernel.diag`. One, unless a subclass says otherwise."""
+        """See `Kernel.diag`. One, unless a subclass overrides it."""
         return jnp.ones(X.shape[0], X.dtype)
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
@@ -135,7 +135,7 @@ class Leaf(Kernel):
         super().check(columns, fitted=fitted)
 
     def in_words(self, units: Mapping[str, str]) -> str:
-        """Its numbers by the names and in the units of the inputs that it sees."""
+        """Its numbers, with the names and units of its inputs."""
         seen = self._active(np.array(list(units), dtype=object)).tolist()
         numbers = [np.broadcast_to(getattr(self, name), len(seen)) for name in self.per_input]
         parts = [
@@ -145,12 +145,12 @@ class Leaf(Kernel):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _number_in_words(self, unit: str, *values: float) -> str:
-        """What it has for one input (see `per_input`), in words."""
+        """Its numbers for one input (see `per_input`), in words."""
         return with_unit(values[0], unit)
 
 
 def with_unit(value: float, unit: str) -> str:
-    """A length in its unit, which is none or days; a short time in hours, minutes or seconds."""
+    """A number with its unit, if any; less than a day in hours, minutes or seconds."""
     if not unit:
         return f"{value:.3g}"
     for smaller, size in ((unit, 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
@@ -160,7 +160,7 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def position(column: Column, columns: Sequence[str]) -> int:
-    """Where an input that is named or numbered stands."""
+    """The position of an input that is given by name or number."""
     if isinstance(column, str):
         if column not in columns:
             raise ValueError(f"active_dims names {column!r}; the inputs are {list(columns)}")

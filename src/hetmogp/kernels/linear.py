@@ -15,9 +15,9 @@ __all__ = ["Linear"]
 
 
 class Linear(Leaf):
-    """Σ (x − c)(z − c)/ℓ²: straight lines; c is the centre of the data. Add it to another kernel.
+    """Σ (x − c)(z − c)/ℓ²: straight lines, with c the centre of the data. Add it to another kernel.
 
-    The only kernel here whose variance is not one: it grows from zero at c to one at a distance ℓ.
+    Unlike other kernels it has no unit variance: it grows from zero at c to one at a distance ℓ.
     """
 
     per_input = ("lengthscale", "centre")

@@ -17,8 +17,8 @@ from .leaf import Leaf, with_unit
 __all__ = ["Periodic"]
 
 
-LEFT = 1e-10  # of the variance, that a series may lack
-MOST_WAVES = 4096  # of a series whose waves are drawn
+LEFT = 1e-10  # the share of the variance that a series may lack
+MOST_WAVES = 4096  # the most waves of a series that are drawn from
 
 
 class Periodic(Leaf):
@@ -27,11 +27,11 @@ class Periodic(Leaf):
     The lengthscale is a fraction of the phase and has no unit; the period has the inputs' unit.
 
     Args:
-        lengthscale: roughness within one period; starts at 1.
+        lengthscale: the roughness within one period; 1 at the start by default.
         active_dims: see `RBF`.
         ard: see `RBF`.
-        period: where learning of the period starts. Give it whenever it is known (a day, a year):
-            a period is hard to find from afar. `None` starts at the inputs' spread.
+        period: its initial value. Give it whenever it is known (a day, a year), because learning
+            finds only a period near the initial one. `None` starts at the inputs' spread.
         fixed: see `RBF`; `("period",)` for a period that is known exactly.
     """
 
@@ -65,12 +65,12 @@ class Periodic(Leaf):
     def frequencies(
         self, uniforms: Float[np.ndarray, "H c"], p: int
     ) -> tuple[Float[np.ndarray, "H p"], Float[np.ndarray, " H"]]:
-        """See `Kernel.frequencies`: 2πj/period, j by the weights of the Fourier series."""
+        """See `Kernel.frequencies`: 2πj/period, j drawn by the weights of the Fourier series."""
         each = np.broadcast_to(np.ravel(self.lengthscale), uniforms.shape[1])
         waves = np.empty(uniforms.shape)
         for d, (u, lengthscale) in enumerate(zip(uniforms.T, each, strict=True)):
             ends = np.cumsum(_shares(float(lengthscale), MOST_WAVES))
-            # The upper half of the uniform numbers turns one way, the lower half the other.
+            # Uniform numbers in the upper half give positive frequencies, the others negative ones.
             j = np.searchsorted(ends, np.abs(2.0 * u - 1.0) * ends[-1])
             waves[:, d] = np.sign(u - 0.5) * j
         turns = waves * 2.0 * np.pi / np.asarray(self.period)

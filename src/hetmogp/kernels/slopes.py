@@ -1,4 +1,4 @@
-"""Straight lines whose slopes have a prior of a given width, for effects that are reported."""
+"""Straight lines whose slopes have a prior of fixed width, for reported effects."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,13 +19,14 @@ __all__ = ["Slopes"]
 class Slopes(Leaf):
     """Σ (x − c)(z − c)/ℓ²: one line per input, with slopes β ~ N(0, 1/ℓ²) and c the data's centre.
 
-    It is `Linear` with nothing to learn. A learned scale would shrink to nothing wherever a slope
-    is smaller than its error, and the slope would be reported as zero for certain. So the width of
-    the prior is held, and so is the weight of the latent. `HetMOGP(linear=...)` makes these.
+    It is `Linear` with nothing to learn. A learned scale would shrink to zero wherever a slope is
+    smaller than its error, and the slope would be reported as certainly zero. So the width of the
+    prior is fixed, and so is the weight of the latent. `HetMOGP(linear=...)` makes these.
 
     Args:
-        lengthscale: over which distance a line rises by one prior standard deviation, per input.
-        active_dims: the inputs that it sees.
+        lengthscale: for each input, the distance over which a line rises by one prior standard
+            deviation.
+        active_dims: the inputs that it uses.
     """
 
     per_input = ("lengthscale", "centre")
@@ -62,7 +63,7 @@ class Slopes(Leaf):
         return f"Slopes({', '.join(self._active(np.array(list(units), dtype=object)))})"
 
     def _scaled(self, X: Array) -> Array:
-        # Inducing inputs that span all lines gain nothing by moving.
+        # Inducing inputs that already span all lines do not improve by moving.
         return jax.lax.stop_gradient(self._select(X) - np.asarray(self.centre)) / self.lengthscale
 
 

@@ -28,7 +28,7 @@ __all__ = [
 def squared_distance(X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
     """|x − z|², by one matrix product on inputs centred at the mean of Z.
 
-    Its gradient takes two products more, where differentiating through takes six passes over
+    Its gradient takes two more products. Automatic differentiation would take six passes over
     arrays of N × M.
     """
     X, Z = _centred(X, Z)
@@ -37,7 +37,7 @@ def squared_distance(X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Ar
 
 
 def _centred(X: Array, Z: Array) -> tuple[Array, Array]:
-    centre = jnp.mean(Z, axis=0)  # which distances do not depend on
+    centre = jnp.mean(Z, axis=0)  # distances do not depend on the centre
     return X - centre, Z - centre
 
 
@@ -54,7 +54,7 @@ squared_distance.defvjp(lambda X, Z: (squared_distance(X, Z), (X, Z)), _distance
 
 @jax.custom_jvp
 def _decay(x: Array) -> Array:
-    """exp(x) for x ≤ 0, ending at 1e-87: denormal numbers are slow. Its slope is itself."""
+    """exp(x) for x ≤ 0, at least 1e-87, because denormal numbers are slow. Its slope is itself."""
     return jnp.exp(jnp.maximum(x, -200.0))
 
 
@@ -70,16 +70,16 @@ def _root(r2: Array) -> Array:
 
 
 def _student(u: Float[np.ndarray, " H"], nu: int) -> Float[np.ndarray, " H"]:
-    """√(ν/χ²_ν), which makes normal variables those of Student's t, as in a Matern kernel."""
+    """√(ν/χ²_ν): times a normal variable it is Student's t, as for Matern kernels."""
     return np.sqrt(0.5 * nu / gammaincinv(0.5 * nu, u))
 
 
 class Stationary(Leaf):
-    """A function of the scaled distance r² = Σ (x − z)² / ℓ² alone: write `profile`."""
+    """A function of the scaled distance r² = Σ (x − z)² / ℓ² only; subclasses write `profile`."""
 
     @abstractmethod
     def profile(self, r2: Array) -> Array:
-        """K as a function of r²."""
+        """The kernel k as a function of r²."""
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
         """See `Kernel.matrix`."""
@@ -87,7 +87,7 @@ class Stationary(Leaf):
         return self.profile(squared_distance(X, Z))
 
     def scale_of_waves(self, u: Float[np.ndarray, " H"]) -> Float[np.ndarray, " H"] | None:
-        """τ such that k is E exp(−τ² r²/2), from uniform numbers; None where that is not known.
+        """τ from uniform numbers, such that k = E exp(−τ² r²/2); None if it is not known.
 
         The frequencies of k are then τ z/ℓ with z standard normal.
         """
@@ -101,10 +101,11 @@ class Stationary(Leaf):
     def frequencies(
         self, uniforms: Float[np.ndarray, "H c"], p: int
     ) -> tuple[Float[np.ndarray, "H p"], Float[np.ndarray, " H"]]:
-        """See `Kernel.frequencies`: z is taken from a wider normal, and has weights for it.
+        """See `Kernel.frequencies`: z comes from a wider normal distribution, with weights.
 
-        Beyond the inducing inputs the update of a draw multiplies high frequencies by hundreds.
-        Left to chance they are rare, and one group of draws in a hundred is far too wide.
+        Beyond the inducing inputs, the update of a draw multiplies high frequencies by hundreds.
+        Without the wider distribution they are rare, and one group of draws in a hundred is far
+        too wide.
         """
         scale = self.scale_of_waves(uniforms[:, -1])
         assert scale is not None
@@ -178,7 +179,7 @@ class RationalQuadratic(Stationary):
         lengthscale: see `RBF`.
         active_dims: see `RBF`.
         ard: see `RBF`.
-        alpha: where learning of the mixing exponent starts.
+        alpha: the initial mixing exponent.
         fixed: see `RBF`.
     """
 

@@ -20,15 +20,15 @@ __all__ = ["Affine"]
 class Affine(Prior):
     """f(x) = b + W u(x), with u the ΣR_q latent functions.
 
-    Each parameter function is held in units of its own (`centre`, `spread`), so that the learned
-    numbers are of order one whatever the scale of the data.
+    Each parameter function has its own unit (`centre`, `spread`), so the learned numbers are of
+    order one whatever the scale of the data.
 
     Attributes:
         weights: the learned part of W, in units of `spread`; a subclass says how it enters.
         constants: the learned part of b, in units of `spread`.
         centre: where b starts.
         spread: the unit of each parameter function.
-        hyperprior: of what is learned by a point, while it is learned.
+        hyperprior: the prior of the point estimates, while they are learned.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ class Affine(Prior):
 
     @classmethod
     def start(cls, centre: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> dict:
-        """See `Prior.start`: each function begins with a latent of its own, and a little more."""
+        """See `Prior.start`: each function starts with its own latent and small other weights."""
         J, R = noise.shape
         own = np.arange(R) == np.arange(J)[:, None] % max(R, 1)
         numbers = {"constants": np.zeros(J), "centre": centre, "spread": spread}
@@ -77,7 +77,7 @@ class Affine(Prior):
         return Functions(mean, cov)
 
     def factor(self, part: slice, latents: Latents) -> tuple[Array, Array]:
-        """F = W diag(√v_u); or a triangular root, of the smaller of cov f and C_u, and W times it.
+        """F = W diag(√v_u), or from a triangular root of the smaller of cov f and C_u.
 
         See `Prior.factor`.
         """
@@ -122,10 +122,10 @@ class Affine(Prior):
 
     @abstractmethod
     def of_functions(self, part: slice) -> Self:
-        """The same with some of the parameter functions, and the latents that they may use."""
+        """The prior of some of the parameter functions, with the latents that they may use."""
 
     def _rows(self, part: slice) -> Self:
-        """The same with some of the parameter functions."""
+        """The prior of some of the parameter functions."""
         hyperprior = self.hyperprior
         if hyperprior is not None:
             hyperprior = replace(
@@ -137,7 +137,7 @@ class Affine(Prior):
         return replace(self, **rows, hyperprior=hyperprior)
 
     def _latents(self, used: Sequence[int]) -> Self:
-        """The same with some of the latents, one copy each."""
+        """The prior with some of the latents, one copy each."""
         kept, hyperprior = self, self.hyperprior
         if len(self.inducing_inputs) > 1 or self.counts:
             counts = tuple(self.counts[r] for r in used) if self.counts else ()
@@ -159,5 +159,5 @@ class Affine(Prior):
 
 
 def _some(rows: Float[Array, "J ..."], part: slice) -> Float[Array, "k ..."]:
-    """Some rows, by NumPy: nothing to compile."""
+    """Some rows, by NumPy, so that nothing is compiled."""
     return jnp.asarray(np.asarray(rows)[part])

@@ -1,9 +1,9 @@
 """A prior: latent functions in, parameter functions out.
 
 The latents u are independent Gaussian processes, R_q copies of each kernel's, seen through their
-inducing variables. How they make the parameter functions f of all outputs is what a subclass says.
-Nobody else knows: the bound asks for f given the latents, and fitting hands back to the latents
-what observations say about f.
+inducing variables. A subclass defines how they make the parameter functions f of all outputs, and
+no other module knows. The bound asks for f given the latents, and fitting pulls back to the latents
+what the observations say about f.
 """
 
 from abc import abstractmethod
@@ -29,8 +29,8 @@ class Latents(NamedTuple):
 
     Attributes:
         mean: of each latent.
-        cov: the variance of each latent, (n, R), where q has them independent at a row; their
-            covariance, (n, R, R), where it has not.
+        cov: the variance of each latent, (n, R), if q makes them independent at a row; otherwise
+            their covariance, (n, R, R).
     """
 
     mean: Float[Array, "n R"]
@@ -49,7 +49,7 @@ class Latents(NamedTuple):
         return self.cov[:, :, None] * jnp.eye(self.cov.shape[1], dtype=self.cov.dtype)
 
     def beside(self, other: "Latents") -> "Latents":
-        """These latents and others that q has independent of them."""
+        """These latents and others that are independent of them under q."""
         n, R = self.mean.shape
         S = other.mean.shape[1]
         upper = jnp.concatenate([self.square(), jnp.zeros((n, R, S), self.cov.dtype)], axis=2)
@@ -75,8 +75,8 @@ class Projection(eqx.Module):
     """What the inducing variables of each copy of each latent say about the inputs X.
 
     Attributes:
-        A: L⁻¹ k(Z, X), with L Lᵀ = k(Z, Z); nothing but zeros where a copy has fewer than M.
-        residual: k(x, x) − |A|², the variance they cannot explain.
+        A: L⁻¹ k(Z, X), with L Lᵀ = k(Z, Z); zeros where a copy has fewer than M inducing inputs.
+        residual: k(x, x) − |A|², the variance that they do not explain.
         widths: how many inducing inputs each copy has.
     """
 
@@ -85,7 +85,7 @@ class Projection(eqx.Module):
     widths: tuple[int, ...] = eqx.field(static=True)
 
     def project(self) -> "Projection":
-        """Itself: where only the kernels' matrices are at hand, see `Matrices.project`."""
+        """Itself; `Matrices.project` makes a projection from the kernels' matrices."""
         return self
 
 
@@ -107,7 +107,7 @@ class Matrices(eqx.Module):
     widths: tuple[int, ...] = eqx.field(static=True)
 
     def project(self) -> Projection:
-        """Project the inputs on each latent's inducing variables: Q solves, whatever J is."""
+        """Project the inputs onto each latent's inducing variables: Q solves, whatever J is."""
         first = np.cumsum(self.ranks) - self.ranks  # copy of each latent
         A = whiten(self.inducing, self.cross, [self.widths[copy] for copy in first])
         residual = jnp.maximum(self.variance - jnp.sum(A * A, axis=1), 0.0)
@@ -115,22 +115,22 @@ class Matrices(eqx.Module):
 
 
 def copies(per_latent: Float[Array, "Q ..."], ranks: tuple[int, ...]) -> Float[Array, "R ..."]:
-    """What belongs to a latent, for each of its copies."""
+    """The arrays of each latent, repeated for each of its copies."""
     if set(ranks) == {1}:
         return per_latent
     return per_latent[np.repeat(np.arange(len(ranks)), ranks)]
 
 
 class Hyperprior(eqx.Module):
-    """Normal priors of what is learned by a point. They are weak: see `docs/inference.md`.
+    """Normal priors of the point estimates. They are weak: see `docs/inference.md`.
 
     Attributes:
-        constants: the precision of each parameter function's constant, around where it starts;
+        constants: the precision of each parameter function's constant, around its initial value;
             zero for no prior.
         sizes: the precision of each parameter function's size, the root of the sum of its squared
             weights, around zero.
-        kernels: where the logarithms of the kernels' numbers are centred.
-        width: of the priors of these logarithms.
+        kernels: the centres of the priors of the logarithms of the kernels' numbers.
+        width: the width of these priors.
     """
 
     constants: Float[Array, " J"]
@@ -144,7 +144,7 @@ class Hyperprior(eqx.Module):
         squares: Float[Array, " J"],
         kernels: tuple[Kernel, ...],
     ) -> Float[Array, ""]:
-        """Of constants, squared sizes and kernels, but for a constant."""
+        """The log density of constants, squared sizes and kernels, up to a constant."""
         total = jnp.sum(self.constants * constants**2) + jnp.sum(self.sizes * squares)
         for kernel, centre in zip(kernels, self.kernels, strict=False):
             pairs = jax.tree.map(lambda a, c: jnp.log(a / c), kernel.learned(), centre.learned())
@@ -156,20 +156,21 @@ class Hyperprior(eqx.Module):
 class Prior(eqx.Module):
     """Independent latents, and how they make the parameter functions.
 
-    In the methods `part` says which of all J parameter functions are meant, those of one output.
+    In the methods, `part` is the slice of the J parameter functions that belong to one output.
 
     Attributes:
         arrays: the arrays of a prior besides its inducing inputs, by name, with their shapes: J
             parameter functions, R copies of latents.
-        learned: those of them that are learned as they are.
-        one_each: whether each parameter function has a latent of its own and no other.
+        learned: those arrays that are learned without a transformation.
+        one_each: whether each parameter function has exactly one latent, used by no other function.
         kernels: k_q, one per latent.
         inducing_inputs: Z_q, one per latent, or a single one (Q = 1) that all latents share.
         ranks: R_q, the number of copies of each latent.
-        counts: M_q, how many rows of Z_q are inducing inputs, from the first on; none where all
-            of them are. Smooth latents need few, and those over one input no more than it has
+        counts: M_q, how many rows of Z_q are inducing inputs, from the first on; empty if all are.
+            Smooth latents need few, and latents over one input at most as many as it has
             values.
-        local: how many latents, the last ones, have no inducing inputs but a value at every place.
+        local: the number of local latents, which come last. They have a value at every place
+            instead of inducing inputs.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {}
@@ -190,29 +191,29 @@ class Prior(eqx.Module):
         spread: Float[np.ndarray, " J"],
         noise: Float[np.ndarray, "J R"],
     ) -> dict[str, np.ndarray]:
-        """The `arrays` to start from.
+        """The initial `arrays`.
 
         Args:
             centre: a good constant value of each parameter function.
-            spread: how far each may be expected to move.
+            spread: how much each is expected to vary.
             noise: standard normal numbers, to tell the latents apart.
         """
 
     @abstractmethod
     def values(self, part: slice, u: Float[Array, "... R"]) -> Float[Array, "... J"]:
-        """The parameter functions where the latents have the values u."""
+        """The parameter functions for given values u of the latents."""
 
     @abstractmethod
     def functions(self, part: slice, latents: Latents) -> Functions:
-        """The parameter functions where the latents are Gaussian."""
+        """The parameter functions for Gaussian latents."""
 
     @abstractmethod
     def factor(self, part: slice, latents: Latents) -> tuple[Array, Array]:
-        """The same by mean and a factor F of the covariance F Fᵀ, of which F has few columns."""
+        """The same as a mean and a factor F with few columns, where the covariance is F Fᵀ."""
 
     @abstractmethod
     def pull_back(self, part: slice, slope: Float[Array, "n J"]) -> Float[Array, "n R"]:
-        """The slope of something with respect to u, from its slope with respect to f."""
+        """A gradient with respect to u, from the gradient with respect to f."""
 
     @abstractmethod
     def pull_back_curvature(
@@ -222,39 +223,39 @@ class Prior(eqx.Module):
 
         Args:
             part: which parameter functions.
-            curvature: a matrix for each row, or its diagonal where it has nothing else.
+            curvature: a matrix for each row, or only its diagonal if it is diagonal.
         """
 
     @abstractmethod
     def joint(self, cov: Float[Array, "N R N R"]) -> Float[Array, "N J N J"]:
-        """The covariance of all parameter functions at N rows, from that of the latents."""
+        """The covariance of all parameter functions over N rows, from that of the latents."""
 
     @abstractmethod
     def log_density(self) -> Float[Array, ""]:
-        """The log density of what is learned here by a point, but for a constant."""
+        """The log density of the point estimates of this prior, up to a constant."""
 
     def with_hyperprior(self, hyperprior: Hyperprior | None) -> Self:
-        """The same with priors of what it learns by a point, for `log_density`; or none."""
+        """This prior with priors of its point estimates for `log_density`, or without."""
         return self
 
     @abstractmethod
     def coregionalisation(self) -> Float[np.ndarray, "Q J J"]:
-        """The covariance that each latent, at variance one, gives the parameter functions."""
+        """The covariance of the parameter functions due to each latent, which has unit variance."""
 
     def shown(self) -> dict[str, np.ndarray]:
-        """What users see of it, by name: arrays with a row for each parameter function."""
+        """The arrays that users see, by name, with a row for each parameter function."""
         return {}
 
     def with_inducing(
         self, inputs: Float[np.ndarray, "Q M p"], counts: tuple[int, ...] = ()
     ) -> Self:
-        """The same with other inducing inputs."""
+        """This prior with other inducing inputs."""
         Z = jnp.asarray(inputs, dtype=float)
-        return replace(self, inducing_inputs=Z, counts=tuple(counts))  # a message has lists
+        return replace(self, inducing_inputs=Z, counts=tuple(counts))  # messages have lists
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """R, the number of copies of latents, and M, the inducing inputs that each may have."""
+        """R, the number of copies of latents, and M, the most inducing inputs of one."""
         return sum(self.smooth_ranks), self.inducing_inputs.shape[1]
 
     @property
@@ -281,13 +282,13 @@ class Prior(eqx.Module):
 
     @property
     def tables(self) -> list[Float[np.ndarray, "M p"]]:
-        """The inducing inputs of each latent, and nothing else."""
+        """The inducing inputs of each latent, without padding."""
         counts = self.counts or (self.inducing_inputs.shape[1],) * len(self.smooth)
         return [np.asarray(Z)[:M] for Z, M in zip(self.Z, counts, strict=True)]
 
     @property
     def Z(self) -> Float[Array, "Q M p"]:  # noqa: N802
-        """The inducing inputs of each latent, with rows that stand for nothing beyond its count."""
+        """The inducing inputs of each latent; rows beyond its count are padding."""
         return jnp.broadcast_to(
             self.inducing_inputs, (len(self.smooth), *self.inducing_inputs.shape[1:])
         )
@@ -297,12 +298,12 @@ class Prior(eqx.Module):
 
         def of_one(kernel: Kernel, Z: Float[Array, "M p"]) -> tuple[Array, Array, Array]:
             Kzz = kernel.matrix(Z, Z)
-            scale = jnp.maximum(jnp.mean(kernel.diag(Z)), 1e-30)  # one, but for a Linear kernel
+            scale = jnp.maximum(jnp.mean(kernel.diag(Z)), 1e-30)  # one, except for a Linear kernel
             Kzz = Kzz + jitter * scale * jnp.eye(Z.shape[0], dtype=Z.dtype)
             return Kzz, kernel.matrix(Z, X), kernel.diag(X)
 
         Kzz, Kzx, variance = over_latents(of_one, self.smooth, self.Z)
-        if self.counts:  # the rest is white noise that nobody sees
+        if self.counts:  # the padding is white noise that nothing depends on
             M = Kzz.shape[1]
             used = np.arange(M) < np.array(self.counts)[:, None]
             Kzz = jnp.where(used[:, :, None] & used[:, None, :], Kzz, jnp.eye(M, dtype=Kzz.dtype))

@@ -1,4 +1,4 @@
-"""The linear model of coregionalisation, and its opposite, in which nothing is shared."""
+"""The linear model of coregionalisation, and the prior in which nothing is shared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ class LMC(Affine):
     """f_j(x) = b_j + Σ_q Σ_i a_{jq}^i u_q^i(x), with `weights` the (J, ΣR_q) matrix of the a's.
 
     Attributes:
-        mask: one where a weight may be learned, zero where it was dropped.
+        mask: one if a weight may be learned, zero if it was dropped.
     """
 
     arrays: ClassVar[Mapping[str, str]] = {**Affine.arrays, "mask": "JR"}
@@ -41,12 +41,12 @@ class LMC(Affine):
 
     @property
     def held(self) -> Bool[np.ndarray, " R"]:
-        """Which latents have weights that are not learned, their kernels having a scale."""
+        """Which latents have fixed weights, because their kernels have a scale."""
         return np.repeat([kernel.own_scale for kernel in self.kernels], self.ranks)
 
     @classmethod
     def together(cls, parts: Sequence["LMC"]) -> "LMC":
-        """All parameter functions and latents of models that share nothing, as one model."""
+        """One model with all parameter functions and latents of models that share nothing."""
         first = parts[0]
         joined: dict[str, Any] = {
             name: jnp.concatenate([getattr(part, name) for part in parts])
@@ -82,10 +82,10 @@ class LMC(Affine):
         """The same parameter functions, made of other latents.
 
         Args:
-            kernels: of the latents.
-            centres: of the priors of their numbers, where these have any.
-            weights: of each parameter function on each latent.
-            mask: which of them may be learned.
+            kernels: the kernels of the latents.
+            centres: the centres of the priors of their numbers, if there are priors.
+            weights: the weight of each parameter function on each latent.
+            mask: which weights may be learned.
         """
         hyperprior = self.hyperprior
         if hyperprior is not None:
@@ -100,7 +100,7 @@ class LMC(Affine):
         )
 
     def with_local(self, kernels: Sequence[Kernel], weights: Float[np.ndarray, "J R"]) -> Self:
-        """The same with local latents added, whose kernels are held."""
+        """This prior with local latents added, whose kernels are fixed."""
         return replace(
             self,
             kernels=(*self.kernels, *kernels),
@@ -111,7 +111,7 @@ class LMC(Affine):
         )
 
     def in_use(self) -> Self:
-        """The same without latents that no parameter function may use."""
+        """This prior without the latents that no parameter function may use."""
         used = np.flatnonzero(np.asarray(self.mask).any(axis=0)).tolist()
         columns: dict[str, Any] = {
             name: jnp.asarray(np.asarray(getattr(self, name))[:, used])

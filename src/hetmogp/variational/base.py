@@ -2,8 +2,8 @@
 
 u_q^i(Z_q) = L_q v_q^i, and q is a distribution of the whitened inducing variables v of all copies
 of all latents. The bound asks it for the latents at some rows and for its divergence from the
-prior. Fitting asks it for the member that a Gaussian site at every row makes (full batches), or for
-a natural-gradient step (mini-batches). Draws of functions begin with draws of v.
+prior. Fitting asks it for the member that follows from a Gaussian site at every row (full batches),
+or for a natural-gradient step (mini-batches). Draws of functions begin with draws of v.
 """
 
 from abc import abstractmethod
@@ -23,9 +23,10 @@ class LatentSites(NamedTuple):
     """A Gaussian site exp(linearᵀu − ½ uᵀ precision u) at each of N rows, for the latents there.
 
     Attributes:
-        linear: its linear term, for `metric` in the place of the precision.
-        metric: what sets the pace of the means; it leaves their fixed point alone.
-        precision: what gives the covariances.
+        linear: its linear term, where `metric` takes the place of the precision.
+        metric: the matrix that the means are solved with. It sets how fast they converge, and does
+            not change their fixed point.
+        precision: the matrix from which the covariances follow.
     """
 
     linear: Float[Array, "N R"]
@@ -48,36 +49,36 @@ class Family(eqx.Module):
     @classmethod
     @abstractmethod
     def at_prior(cls, widths: Sequence[int]) -> Self:
-        """The prior itself, for copies of latents with so many inducing inputs each."""
+        """The prior itself; `widths` has the number of inducing inputs of each copy."""
 
     @classmethod
     @abstractmethod
     def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
-        """The best member where each row has a Gaussian site instead of a likelihood."""
+        """The best member if each row has a Gaussian site instead of a likelihood."""
 
     def promise(self, projection: Projection, change: LatentSites) -> Float[Array, ""]:
-        """About what the bound gains where the sites change so; infinite where that is not known.
+        """Roughly what the bound gains if the sites change by this; infinite if it is not known.
 
         Args:
-            projection: of the rows.
-            change: of the sites; its linear term is for latents as they differ from their means.
+            projection: that of the rows.
+            change: the change of the sites, its linear term for latents less their means.
         """
         return jnp.full((), jnp.inf)
 
     @staticmethod
     @abstractmethod
     def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
-        """What the means are solved with, from the precisions of sites on f."""
+        """The matrix that the means are solved with, from the precisions of sites on f."""
 
     @abstractmethod
     def latents(self, view: Matrices | Projection) -> Latents:
-        """q(u) at the rows that the kernels' matrices, or a projection, are about."""
+        """q(u) at the rows of the kernels' matrices or of a projection."""
 
     @abstractmethod
     def joint(
         self, projection: Projection, prior: Float[Array, "R N N"]
     ) -> Float[Array, "N R N R"]:
-        """The covariance of the latents over N rows, of which `prior` is the prior's."""
+        """The covariance of the latents over N rows; `prior` is their covariance in the prior."""
 
     @abstractmethod
     def kl(self) -> Float[Array, ""]:
@@ -90,10 +91,10 @@ class Family(eqx.Module):
     @staticmethod
     @abstractmethod
     def apart(v: Float[Array, "n K"], widths: tuple[int, ...]) -> Float[Array, "n R M"]:
-        """Draws of v by copies of latents, with zeros where a copy has fewer than M."""
+        """Draws of v for each copy of a latent, padded with zeros to M numbers."""
 
     def ready(
         self, inducing: Float[Array, "Q M M"], ranks: tuple[int, ...]
     ) -> "Family | eqx.Module":
-        """What answers `latents` faster once all that does not depend on the rows is done."""
+        """An object with a faster `latents`: what does not depend on rows is computed once."""
         return self

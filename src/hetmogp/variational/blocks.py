@@ -1,9 +1,8 @@
 """Gaussian q(v) in independent blocks, by roots, by moments and by natural parameters.
 
-`Factorised` has a block for each copy of each latent, `Coupled` has one for all of them; the rest
-is the same. Three ways lead to the same fixed point m = A r, S⁻¹ = I − 2 A diag(g) Aᵀ, where r and
-g are the gradients of the expected log-likelihood with respect to the latents' marginal means and
-covariances:
+`Factorised` has a block for each copy of each latent, `Coupled` one block for all of them. Three
+ways lead to the same fixed point m = A r, S⁻¹ = I − 2 A diag(g) Aᵀ, where r and g are the gradients
+of the expected log-likelihood with respect to the latents' marginal means and covariances:
 
 - `Natural.step`: a stochastic natural-gradient step, from a mini-batch;
 - `Family.from_sites`: from a Gaussian *site* for each observation, all at once (full batches);
@@ -31,7 +30,7 @@ class Blocks(Family):
 
     Attributes:
         mean: m of each block.
-        root: S = root rootᵀ, triangular: upper where it comes from a precision, lower where plain
+        root: S = root rootᵀ, triangular: upper if it comes from a precision, lower if plain
             gradients learn it (`lower`).
     """
 
@@ -41,17 +40,17 @@ class Blocks(Family):
     @classmethod
     @abstractmethod
     def of_moments(cls, view: Matrices | Projection, mean: Array, cov: Array) -> Latents:
-        """q(u) at rows, from means and covariances of the blocks."""
+        """q(u) at rows, from the means and covariances of the blocks."""
 
     @property
     def log_det(self) -> Float[Array, " B"]:
-        """log det S of each."""
+        """log det S of each block."""
         diagonal = jnp.sum(self.root * jnp.eye(self.root.shape[1], dtype=self.root.dtype), axis=2)
         return 2.0 * jnp.sum(jnp.log(jnp.abs(diagonal)), axis=1)
 
     @property
     def cov(self) -> Float[Array, "B K K"]:
-        """S of each."""
+        """S of each block."""
         return jnp.einsum("rmk,rlk->rml", self.root, self.root)
 
     def kl(self) -> Float[Array, ""]:
@@ -64,11 +63,11 @@ class Blocks(Family):
         return (self.mean + jnp.einsum("bkl,nbl->nbk", self.root, noise)).reshape(n, -1)
 
     def lower(self) -> Self:
-        """The same with nothing above the diagonal of the roots, which plain gradients may move."""
+        """The same q with lower triangular roots, the form that plain gradients learn."""
         return type(self)(self.mean, jnp.tril(self.root))
 
     def moments(self) -> "Moments":
-        """The same by means and covariances."""
+        """The same q by its means and covariances."""
         return Moments(self.mean, self.cov, self.log_det, type(self))
 
 
@@ -99,7 +98,7 @@ class Natural(eqx.Module):
 
     @classmethod
     def at_prior(cls, family: type[Blocks], widths: Sequence[int]) -> "Natural":
-        """The prior itself, whose precision is its root, the identity."""
+        """The prior itself; its precision and its root are the identity."""
         q = family.at_prior(widths)
         return cls(q.mean, q.root, family)
 
@@ -124,18 +123,18 @@ class Natural(eqx.Module):
         """A natural-gradient step of size ρ for every block.
 
         P ← (1 − ρ) P + ρ (I − 2 A diag(g) Aᵀ) and m ← m + ρ P⁻¹ (A r − m). Where a likelihood is
-        not log-concave g may be positive; the term ½ρ² Δ P⁻¹ Δ keeps P positive definite without
-        moving the fixed point, where Δ = 0.
+        not log-concave, g may be positive. The term ½ρ² Δ P⁻¹ Δ keeps P positive definite and
+        leaves the fixed point, where Δ = 0, unchanged.
 
         Args:
             q: the same q by means and covariances.
-            slope: the gradient of the expected log-likelihood with respect to these, A r and
-                A diag(g) Aᵀ.
+            slope: the gradients of the expected log-likelihood with respect to the means and the
+                covariances, A r and A diag(g) Aᵀ.
             rho: the size of the step, at most one.
         """
         eye = jnp.eye(q.mean.shape[1], dtype=q.mean.dtype)
         delta = self.precision - eye + 2.0 * slope.cov
-        product = jnp.einsum("rij,rjk->rik", q.cov, slope.cov)  # the gradient has formed it as well
+        product = jnp.einsum("rij,rjk->rik", q.cov, slope.cov)  # the gradient computes it as well
         S_delta = eye - q.cov + 2.0 * product
         curb = 0.5 * rho**2 * jnp.einsum("rij,rjk->rik", delta, S_delta)
         precision = self.precision - rho * delta + curb

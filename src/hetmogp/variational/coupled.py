@@ -1,14 +1,14 @@
 """One Gaussian q(v) over all latents together.
 
 Every observation ties the latents that its parameter functions mix, so the posterior is correlated
-between latents; a product over them gets the means right and the variances wrong, and its bound is
+between latents. A product over latents has the right means but wrong variances, and its bound is
 too low. With Gaussian outputs and inducing inputs at all rows this q is exact.
 
 With P = I + Σ_n Ã_n Λ_n Ã_nᵀ, Λ_n the precisions of the sites and Ã_n the block-diagonal stack of
-A_q(x_n), S = P⁻¹ and P m = Σ_n Ã_n λ_n: one factorisation of an RM × RM matrix for both. Where
-likelihoods are not log-concave P may fail to be positive definite far from the best q. There is no
-such q then, the bound is NaN, and fitting takes a shorter step. At the best q, P is S⁻¹ and so
-positive definite by itself: nothing is lifted or clipped, and the fixed point is the right one.
+A_q(x_n), S = P⁻¹ and P m = Σ_n Ã_n λ_n: one factorisation of an RM × RM matrix gives both. Where
+likelihoods are not log-concave, P may not be positive definite far from the best q. Then there is
+no such q, the bound is NaN, and fitting takes a shorter step. At the best q, P = S⁻¹ is positive
+definite. So nothing needs to be clipped, and the fixed point is the right one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from .blocks import Blocks
 
 __all__ = ["Coupled"]
 
-PROBES = 2  # random vectors that a trace is estimated with
+PROBES = 2  # random vectors used to estimate a trace
 
 
 class Coupled(Blocks):
@@ -50,10 +50,10 @@ class Coupled(Blocks):
         return cls((root[0] @ (root[0].T @ pull))[None], root)
 
     def promise(self, projection: Projection, change: LatentSites) -> Float[Array, ""]:
-        """½ gᵀSg + ¼ tr(SDSD), with g and D the changes of P m, at m held, and of P.
+        """½ gᵀSg + ¼ tr(SDSD), with g the change of P m for fixed m, and D the change of P.
 
-        That is the divergence of this q from the next, were the sites all there is. The trace is
-        the mean of |Rᵀ D R ε|² over standard normal ε, S = R Rᵀ, and a few of them say enough.
+        This is the divergence of this q from the next one if the sites are exact. The trace is the
+        mean of |Rᵀ D R ε|² over standard normal ε, with S = R Rᵀ, estimated from a few ε.
         """
         A, widths, root = projection.A, projection.widths, self.root[0]
         g = _stacked(jnp.einsum("rmn,nr->rm", A, change.linear), widths)
@@ -68,7 +68,7 @@ class Coupled(Blocks):
 
     @staticmethod
     def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
-        """The precision itself: means and covariances come from one matrix."""
+        """The precision itself: means and covariances come from the same matrix."""
         return precision
 
     def latents(self, view: Matrices | Projection) -> Latents:
@@ -109,6 +109,6 @@ def _stacked(each: Float[Array, "R M"], widths: tuple[int, ...]) -> Float[Array,
 
 
 def _apart(stacked: Float[Array, " K"], widths: tuple[int, ...]) -> Float[Array, "R M"]:
-    """The numbers of each latent, with zeros where it has fewer than another."""
+    """The numbers of each latent, padded with zeros to the same length."""
     parts = jnp.split(stacked, np.cumsum(widths)[:-1])
     return jnp.stack([jnp.pad(part, (0, max(widths) - len(part))) for part in parts])

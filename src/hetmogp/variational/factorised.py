@@ -24,16 +24,16 @@ class Factorised(Blocks):
 
     @classmethod
     def at_prior(cls, widths: Sequence[int]) -> Self:
-        """See `Family.at_prior`: what a copy has less than the most is at the prior for good."""
+        """See `Family.at_prior`; numbers beyond the width of a copy always stay at the prior."""
         R, M = len(widths), max(widths)
         return cls(jnp.zeros((R, M)), jnp.broadcast_to(jnp.eye(M), (R, M, M)))
 
     @classmethod
     def from_sites(cls, projection: Projection, sites: LatentSites) -> Self:
-        """The means are those of all latents *together*, since every observation ties them.
+        """The means are solved for all latents *together*, because every observation ties them.
 
-        Taken one latent at a time they converge only slowly, or not at all. The covariances are
-        those of the best factorised q: one block per copy, from the diagonal of the precision.
+        One latent at a time, they would converge slowly or not at all. The covariances are those of
+        the best factorised q: one block per copy, from the diagonal of the precision.
         """
         A = projection.A
         R, M, _ = A.shape
@@ -48,7 +48,7 @@ class Factorised(Blocks):
 
     @staticmethod
     def metric(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
-        """Made positive semi-definite, for the means are solved for all latents together."""
+        """The precisions made positive semi-definite, as all means are solved for together."""
         return dominant(precision)
 
     def latents(self, view: Matrices | Projection) -> Latents:
@@ -61,7 +61,7 @@ class Factorised(Blocks):
 
     @classmethod
     def of_moments(cls, view: Matrices | Projection, mean: Array, cov: Array) -> Latents:
-        """See `Blocks.of_moments`: in one pass, without ever forming a projection."""
+        """See `Blocks.of_moments`: in one pass, without forming a projection."""
         assert isinstance(view, Matrices)
         return marginals(view, mean, cov)
 
@@ -83,16 +83,16 @@ class Factorised(Blocks):
     def ready(
         self, inducing: Float[Array, "Q M M"], ranks: tuple[int, ...]
     ) -> "Factorised | Condensed":
-        """See `Family.ready`; single precision does not bear the shorter way (`one_pass`)."""
+        """See `Family.ready`; single precision is too coarse for the shorter way (`one_pass`)."""
         if self.mean.dtype != jnp.float64:
             return self
         return Condensed(*condensed(inducing, ranks, self.mean, self.cov)[:2])
 
 
 def dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
-    """Matrices made positive semi-definite by raising diagonals until they dominate their rows.
+    """Make matrices positive semi-definite: raise diagonals until they dominate their rows.
 
-    Rows are compared in units of their own diagonals, so that the scale of y makes no difference.
+    Each row is measured in units of its diagonal, so the scale of y makes no difference.
     """
     diagonal = jnp.diagonal(precision, axis1=1, axis2=2)
     unit = jnp.sqrt(jnp.abs(diagonal) + jnp.finfo(diagonal.dtype).tiny)
@@ -104,7 +104,7 @@ def dominant(precision: Float[Array, "n J J"]) -> Float[Array, "n J J"]:
 
 
 class Condensed(eqx.Module):
-    """q with all done that does not depend on the rows: α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹."""
+    """q with what does not depend on the rows computed: α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹."""
 
     alpha: Float[Array, "R M"]
     omega: Float[Array, "R M M"]

@@ -1,19 +1,19 @@
-"""A factorised q(u) at the inputs, the marginal mean and variance of every latent, in one pass.
+"""A factorised q(u) at the inputs: the mean and variance of every latent, in one pass.
 
 With A = L⁻¹ k(Z, X) they are
 
     mean = Aᵀ m,    variance = k(x, x) − |A|² + Aᵀ S A.
 
-`Factorised.latents` says just that. `marginals` computes the same without ever forming A: with
+`Factorised.latents` computes exactly this. `marginals` computes the same without forming A. With
 
     α = L⁻ᵀ m    and    Ω = L⁻ᵀ (S − I) L⁻¹        (M × M work only)
 
-they are Kᵀα and k(x, x) + Σ (Ω K) ∘ K for K = k(Z, X). One product with K forwards; backwards one
-more, K diag(g) Kᵀ, gives the gradients of the kernels and of q(u) alike: 4 M² N operations where
-differentiating through A takes ten. And the gradients with respect to m and S, A r and
-A diag(g) Aᵀ, are all that a natural-gradient step needs.
+they are Kᵀα and k(x, x) + Σ (Ω K) ∘ K for K = k(Z, X). The forward pass takes one product with K.
+The backward pass takes one more, K diag(g) Kᵀ, for the gradients of the kernels and of q(u). That
+is 4 M² N operations, where differentiating through A takes ten. The gradients with respect to m and
+S, A r and A diag(g) Aᵀ, are all that a natural-gradient step needs.
 
-Ω has entries as large as one over the jitter, which single precision does not bear: there, A.
+Ω has entries as large as one over the jitter. Single precision cannot hold them, so A is used.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ __all__ = ["condensed", "from_condensed", "marginals"]
 
 
 def marginals(matrices: Matrices, mean: Float[Array, "R M"], cov: Float[Array, "R M M"]) -> Latents:
-    """The marginals from the kernels' matrices, and the mean and covariance of each copy's v."""
+    """The marginals, from the kernels' matrices and the mean and covariance of each copy's v."""
     way = _one_pass if mean.dtype == jnp.float64 else _projected
     kernels = matrices.inducing, matrices.cross, matrices.variance
     u, variance = way(matrices.ranks, *kernels, mean, cov)
@@ -60,7 +60,7 @@ def condensed(
     m: Float[Array, "R M"],
     S: Float[Array, "R M M"],
 ) -> tuple[Float[Array, "R M"], Float[Array, "R M M"], Float[Array, "R M M"]]:
-    """α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹ for every copy; and L⁻¹."""
+    """α = L⁻ᵀ m and Ω = L⁻ᵀ (S − I) L⁻¹ for every copy, and L⁻¹."""
     inverse = copies(inverse_root(Kzz), ranks)
     back = transposed(inverse)
     eye = jnp.eye(m.shape[1], dtype=m.dtype)

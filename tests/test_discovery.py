@@ -16,7 +16,6 @@ from hetmogp.cli import app
 from hetmogp.discovery import no_better_than_constants, propose
 from hetmogp.proposals import together
 from hetmogp.session import session
-from hetmogp.trials import Scores
 
 rng = np.random.default_rng(0)
 N = 400
@@ -150,8 +149,7 @@ def test_columns_that_belong_together_are_said_and_not_used():
 
 def judge(seen="some numbers", **scores):
     candidates = [getattr(hm, name)() for name in scores]
-    tried = [None if one is None else Scores(one, one - 1.0) for one in scores.values()]
-    return discovery._judge(discovery.Proposal(seen, tuple(candidates)), tried)
+    return discovery._judge(discovery.Proposal(seen, tuple(candidates)), list(scores.values()))
 
 
 def test_the_best_is_recommended_and_the_reason_said():

@@ -25,7 +25,7 @@ from .likelihoods import Likelihood
 from .proposals import FEWEST, Proposal, propose, together
 from .session import session
 from .tables import RESERVED, observe, split, split_outputs
-from .trials import Scores, features, held_out
+from .trials import cross_fitted, features
 
 __all__ = ["Discovery", "Proposal", "choose", "discover", "no_better_than_constants", "propose"]
 
@@ -138,7 +138,7 @@ def discover(
         for candidate in proposal.candidates
         if len(proposal.candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
     ]
-    densities: dict[str, list[Scores | None]] = {name: [] for name in chosen}
+    densities: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
     # BLAS to one thread until the last has ended.
     with Progress(progress) as bar, session(), alone(), ThreadPoolExecutor(2) as pool:
@@ -318,13 +318,11 @@ def _names(Y: Any) -> list[str]:
 
 def _held_out(
     candidate: Likelihood, proposal: Proposal, table: tuple[np.ndarray, list], y: Any, seed: int
-) -> Scores | None:
-    """The log density of each held-out value after a small fit; nothing where the fit fails."""
+) -> np.ndarray | None:
+    """The log density of each value after small fits to others; nothing where a fit fails."""
     series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
-    shuffled = np.random.default_rng(seed).permutation(seen)
-    many = min(TRAIN, max(1, int(0.6 * len(shuffled))))
-    rows = shuffled[: many + TEST]
+    rows = np.random.default_rng(seed).permutation(seen)[: TRAIN + TEST]
     candidate = _with_labels(candidate, series)
     step, width = proposal.step, 0.0
     if step is not None and not candidate.discrete:
@@ -333,14 +331,13 @@ def _held_out(
     X, columns = table
     with session():  # one is of its thread alone
         likelihood, numbers = observe("y", candidate, series.iloc[rows].tolist())
-        at = np.arange(len(rows))
         phi = features(X[rows], columns, seed)
-        scores = held_out(likelihood, phi, numbers, at[:many], at[many:])
-    return None if scores is None else Scores(*(part + width for part in scores))
+        scores = cross_fitted(likelihood, phi, numbers, TRAIN, seed)
+    return None if scores is None else scores + width
 
 
 def _judge(
-    proposal: Proposal, tried: Sequence[Scores | None]
+    proposal: Proposal, tried: Sequence[np.ndarray | None]
 ) -> tuple[Likelihood | None, list[dict[str, Any]]]:
     """The recommendation for one output, and its rows of the table."""
     seen, candidates, _ = proposal
@@ -353,7 +350,7 @@ def _judge(
 
     if not candidates:
         return None, [row(None, why=seen)]
-    scored = [(c, d.learned) for c, d in zip(candidates, tried, strict=False) if d is not None]
+    scored = [(c, d) for c, d in zip(candidates, tried, strict=False) if d is not None]
     if not scored:
         only = "" if len(candidates) == 1 else "; too few values, or too odd, to compare candidates"
         return candidates[0], [row(candidates[0], why=f"{seen}{only}")]

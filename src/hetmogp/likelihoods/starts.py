@@ -1,6 +1,7 @@
 """Where learning starts for one output, from its values alone."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.optimize import minimize
+
+from ..linalg import compiled
 
 __all__ = ["Start", "likely"]
 
@@ -29,21 +32,16 @@ class Start(NamedTuple):
 
 def likely(likelihood: Any, y: np.ndarray, known: Mapping[str, float]) -> dict[str, float]:
     """The most likely constants, on the scale of their links; those known are kept."""
-    names = [name for name in (*likelihood.latent, *likelihood.free) if name not in known]
+    names = tuple(name for name in (*likelihood.latent, *likelihood.free) if name not in known)
     some = np.unique(np.linspace(0, len(y) - 1, 1000).astype(int))  # enough to start from
-    given = {n: np.broadcast_to(value, y.shape)[some] for n, value in likelihood.given.items()}
-    values = jnp.asarray(y[some])
-
-    @jax.jit
-    def cost(z: Array) -> Array:
-        every = {**known, **dict(zip(names, z, strict=True))}
-        free = {name: every[name] for name in likelihood.free}
-        fitted = eqx.tree_at(lambda one: one.free, likelihood, free) if free else likelihood
-        f = jnp.stack([jnp.asarray(every[name], float) for name in likelihood.latent])
-        return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_observed(y, f))(values, given))
+    given = {
+        n: jnp.asarray(np.broadcast_to(value, y.shape)[some])
+        for n, value in likelihood.given.items()
+    }
+    held = likelihood, {n: jnp.asarray(v) for n, v in known.items()}, jnp.asarray(y[some]), given
 
     def finite(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = jax.value_and_grad(cost)(jnp.asarray(z))
+        value, slope = map(np.asarray, _cost(jnp.asarray(z), *held, names=names))
         fine = np.isfinite(value) and np.isfinite(slope).all()
         return (float(value), np.asarray(slope, float)) if fine else (1e10, np.zeros_like(z))
 
@@ -57,3 +55,17 @@ def likely(likelihood: Any, y: np.ndarray, known: Mapping[str, float]) -> dict[s
     ends = [minimize(finite, begin, jac=True, method="L-BFGS-B") for begin in begins]
     best = min(ends, key=lambda end: end.fun)
     return {**known, **dict(zip(names, best.x.tolist(), strict=True))}
+
+
+@partial(compiled, static=("names",))
+def _cost(z, likelihood, known, values, given, *, names):
+    """The mean negative log density of the values, and its slope along the numbers named."""
+
+    def cost(z: Array) -> Array:
+        every = {**known, **dict(zip(names, z, strict=True))}
+        free = {name: every[name] for name in likelihood.free}
+        fitted = eqx.tree_at(lambda one: one.free, likelihood, free) if free else likelihood
+        f = jnp.stack([jnp.asarray(every[name], float) for name in likelihood.latent])
+        return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_observed(y, f))(values, given))
+
+    return jax.value_and_grad(cost)(z)

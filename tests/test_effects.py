@@ -5,6 +5,9 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
+from hetmogp.fitting import Options
+from hetmogp.fitting.effects import within_budget
+from hetmogp.tables import read
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +174,39 @@ def test_effects_stand_beside_smooth_functions():
     grid = pd.DataFrame({"t": np.full(2, 2.0), "dose": [0.2, 0.7]})
     mean, _ = model.parameter_functions(grid)
     assert mean[1] - mean[0] == pytest.approx(0.5 * effects["mean"].to_numpy(), rel=1e-6)
+
+
+def test_large_groups_leave_room_for_every_level():
+    """800 inducing inputs: two latents of 300 levels, and two smooth ones of 100."""
+    for patients, latents, inducing in ((300, 2, 100), (260, 3, 50), (500, 1, 300)):
+        X = pd.DataFrame({"t": np.arange(500.0), "patient": np.arange(500) % patients})
+        data = read({n: hm.Gaussian() for n in "abcd"}, X, {n: np.arange(500.0) for n in "abcd"})
+        found = within_budget(data, Options(groups="patient"), "vem")
+        assert (found.latents, found.inducing) == (latents, inducing)
+    data = read({"a": hm.Gaussian()}, X, {"a": np.arange(500.0)})
+    assert within_budget(data, Options(groups="patient"), "vem").latents == "auto"
+
+
+@pytest.mark.slow
+def test_every_level_of_a_large_group_has_its_intercept():
+    """300 patients in three outputs: more than a latent per output has room for."""
+    rng = np.random.default_rng(2)
+    N, own = 600, rng.normal(size=300)
+    who = np.concatenate([np.arange(300), rng.integers(0, 300, 300)])
+    X = pd.DataFrame({"t": rng.uniform(0, 1, N), "patient": [f"p{k:03}" for k in who]})
+    Y = {
+        name: slope * own[who] + 0.3 * rng.normal(size=N)
+        for name, slope in (("a", 1.0), ("b", -0.7), ("c", 0.5))
+    }
+    kinds = {name: hm.Gaussian() for name in Y}
+    model = hm.HetMOGP(kinds, groups="patient", progress=False, tol=1e-3).fit(X, Y)
+    found = model.intercepts_.query("output == 'a'").set_index("level")
+    assert len(found) == 300
+    truth = own[[int(level[1:]) for level in found.index]]
+    assert np.corrcoef(found["mean"], truth)[0, 1] > 0.9
+    assert np.mean(np.abs(found["mean"] - truth) < 1.645 * found["sd"]) == pytest.approx(
+        0.9, abs=0.06
+    )
 
 
 @pytest.mark.parametrize(

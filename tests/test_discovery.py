@@ -292,9 +292,11 @@ def test_few_rows_are_checked_by_leaving_each_value_out():
 def test_daily_rain_is_a_hurdle():
     """57% zeros, amounts rounded to 0.1: no density is compared with the zeros."""
     day = np.arange(600.0)
-    wet = rng.uniform(size=600) < 0.43 - 0.2 * np.cos(day / 58)
+    wetness = np.cos(day / 58) + rng.logistic(size=600)
     amount = np.maximum(np.round(rng.gamma(0.8, 6.0, 600), 1), 0.1)
-    found = hm.discover(day, {"rain": np.where(wet, amount, 0.0)}, progress=False)
+    rain = np.where(wetness > np.quantile(wetness, 0.57), amount, 0.0)
+    assert np.mean(rain == 0) == pytest.approx(0.57, abs=0.001)
+    found = hm.discover(day, {"rain": rain}, progress=False)
     assert isinstance(found["rain"], hm.Hurdle)
     assert "rounded to 0.1" in found.table["reason"].str.cat()
 

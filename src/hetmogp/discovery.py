@@ -1,8 +1,8 @@
 """Which likelihood suits an output: read its column, try what it admits, choose by held-out data.
 
 `proposals` looks at the values alone and lists the likelihoods under which they are possible and
-plausible. `discover` tries each of these on some of the rows, one output at a time, and compares
-the log density of the others.
+plausible. `discover` tries each of these on some of the rows, one output at a time and several
+times, and compares the log density of the others.
 """
 
 import warnings
@@ -101,8 +101,8 @@ def discover(
 ) -> Discovery:
     """Find a likelihood for each column of Y.
 
-    At most 500 rows are fitted and 1,000 others scored, which takes about a second per candidate,
-    most of it for compiling.
+    Each candidate is fitted four times, to 500 of at most 1,500 rows, and scored on the others.
+    That takes about a second per candidate, most of it for compiling.
 
     Args:
         X: the inputs, as for `HetMOGP.fit`.

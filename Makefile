@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws clean
+.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws effects costs weather clean
 
 install: $(READY)
 
@@ -116,6 +116,19 @@ draws: $(READY)
 # Lengthscales and standard deviations of local latents on simulated places.
 local_truth: $(READY)
 	$(BIN)/python benchmarks/local_truth.py --places 2000
+
+# What the patient as a group is worth, on visits of known patients; needs the tables of HETMOGP_TABLES.
+effects: $(READY)
+	$(BIN)/python benchmarks/effects.py --splits 3
+
+# CPU seconds of fits with hurdles, limits and rounding, beside the plain likelihoods.
+costs: $(READY)
+	$(BIN)/python benchmarks/costs.py
+
+# Discovery and "auto" on simulated daily weather: times, choices, and every output beside its constant.
+weather: $(READY)
+	$(BIN)/python benchmarks/weather.py
+	$(BIN)/python benchmarks/weather.py --fit
 
 discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 import hetmogp as hm
 from hetmogp import discovery
 from hetmogp.cli import app
-from hetmogp.discovery import propose
+from hetmogp.discovery import no_better_than_constants, propose
 from hetmogp.proposals import together
 from hetmogp.session import session
-from hetmogp.trials import Scores
 
 rng = np.random.default_rng(0)
 N = 400
@@ -150,8 +149,7 @@ def test_columns_that_belong_together_are_said_and_not_used():
 
 def judge(seen="some numbers", **scores):
     candidates = [getattr(hm, name)() for name in scores]
-    tried = [None if one is None else Scores(one, one - 1.0) for one in scores.values()]
-    return discovery._judge(discovery.Proposal(seen, tuple(candidates)), tried)
+    return discovery._judge(discovery.Proposal(seen, tuple(candidates)), list(scores.values()))
 
 
 def test_the_best_is_recommended_and_the_reason_said():
@@ -249,37 +247,56 @@ def test_auto_for_one_output_of_several():
     }
 
 
+def turned(many):
+    """A wave that is upside down in the rows that the check holds out, and so misleads a fit."""
+    fitted = np.random.default_rng(0).permutation(len(many))[: len(many) // 2]
+    wave = -3 * np.sin(12 * many)
+    wave[fitted] *= -1.0
+    return wave
+
+
 def test_auto_warns_of_an_output_that_is_worse_than_its_constant():
-    """Scored on rows where it is not what it was: a constant is off too, but functions more so."""
-    from hetmogp.discovery import no_better_than_constants
-    from hetmogp.fitting import Options
+    Y = {"on": (x > 0.5).astype(int), "turned": turned(x)}
+    kinds = {"on": "auto", "turned": hm.Gaussian()}
+    with pytest.warns(UserWarning, match="nats per value worse than a constant would") as caught:
+        hm.HetMOGP(kinds, latents=2, inducing=12, progress=False).fit(x, Y)
+    assert [str(one.message).split(":")[0] for one in caught] == ["output 'turned'"]
 
-    where = np.random.default_rng(0).permutation(300)[:150]  # the rows that are fitted
-    turned = -3 * np.sin(12 * x)
-    turned[where] *= -1.0
-    Y = {"fine": np.sin(6 * x) + 0.1 * rng.normal(size=300), "turned": turned}
-    kinds = {"fine": hm.Gaussian(), "turned": hm.Gaussian()}
+
+def test_the_check_knows_what_comes_with_an_output():
+    """Counts per exposure, and inputs of their own; the wave is one of the log rate."""
+    time = rng.uniform(1.0, 3.0, 300)
+    inputs = {"on": x, "cases": x[:240]}
+    Y = {"on": (x > 0.5).astype(int), "hours": time[:240]}
+    Y["cases"] = rng.poisson(time[:240] * np.exp(1.0 + 0.3 * turned(x[:240])))
+    kinds = {"on": "auto", "cases": hm.Poisson(exposure="hours")}
+    with pytest.warns(UserWarning, match="output 'cases': this model predicts values held out"):
+        hm.HetMOGP(kinds, latents=2, inducing=12, progress=False).fit(inputs, Y)
+
+
+def test_few_rows_are_checked_by_leaving_each_value_out():
+    """A model is worse than a constant where the data are not what it was fitted to."""
+    few = np.linspace(0, 1, 60)
+    Y = {"a": np.sin(6 * few), "b": np.cos(6 * few) + 0.1 * rng.normal(size=60)}
+    kinds = {"a": hm.Gaussian(scale=0.3), "b": hm.Gaussian()}
+    model = hm.HetMOGP(kinds, latents=2, inducing=8, progress=False).fit(few, Y)
     with session():
-        behind = no_better_than_constants(kinds, x[:, None], Y, Options(seed=0), 2)
-    assert list(behind) == ["turned"]
-    assert behind["turned"] > 0.5
-
-
-def test_auto_says_so(monkeypatch):
-    Y = {"on": (x > 0.5).astype(int)}
-    monkeypatch.setattr("hetmogp.model.no_better_than_constants", lambda *a: {"on": 0.25})
-    with pytest.warns(
-        UserWarning, match=r"output 'on': .* 0.250 nats per value worse than a const"
-    ):
-        hm.HetMOGP("auto", latents=1, inducing=5, progress=False).fit(x, Y)
+        fine = no_better_than_constants(kinds, few, Y, model._options(), model.fitted)
+        other = {**Y, "a": -Y["a"]}
+        worse = no_better_than_constants(kinds, few, other, model._options(), model.fitted)
+    assert fine == {}
+    assert list(worse) == ["a"]
+    assert worse["a"] > 0.5
 
 
 def test_daily_rain_is_a_hurdle():
     """57% zeros, amounts rounded to 0.1: no density is compared with the zeros."""
     day = np.arange(600.0)
-    wet = rng.uniform(size=600) < 0.43 - 0.2 * np.cos(day / 58)
+    wetness = np.cos(day / 58) + rng.logistic(size=600)
     amount = np.maximum(np.round(rng.gamma(0.8, 6.0, 600), 1), 0.1)
-    found = hm.discover(day, {"rain": np.where(wet, amount, 0.0)}, progress=False)
+    rain = np.where(wetness > np.quantile(wetness, 0.57), amount, 0.0)
+    assert np.mean(rain == 0) == pytest.approx(0.57, abs=0.001)
+    found = hm.discover(day, {"rain": rain}, progress=False)
     assert isinstance(found["rain"], hm.Hurdle)
     assert "rounded to 0.1" in found.table["reason"].str.cat()
 

@@ -6,9 +6,10 @@ import pytest
 from scipy import stats
 
 import hetmogp as hm
+from hetmogp import trials
 from hetmogp.session import session
 from hetmogp.tables import read
-from hetmogp.trials import features, held_out
+from hetmogp.trials import cross_fitted, features, held_out
 
 rng = np.random.default_rng(2)
 N = 400
@@ -56,3 +57,25 @@ def test_what_is_not_finite_is_no_score():
     with session():
         y = np.where(rows < 250, 1.0 + x, 1e300)
         assert held_out(hm.Gaussian(), [np.zeros((N, 1))], y, rows[:250], rows[250:]) is None
+
+
+def test_every_value_is_scored_by_fits_to_others():
+    y = rng.normal(3.0, 2.0, N)
+    with session():
+        density = cross_fitted(hm.Gaussian(), [np.zeros((N, 1))], y, 200, 0)
+    truth = stats.norm(y.mean(), y.std()).logpdf(y)
+    assert density is not None
+    assert density.shape == (N,)
+    assert np.mean(density) == pytest.approx(np.mean(truth), abs=0.03)
+    assert np.corrcoef(density, truth)[0, 1] > 0.99
+
+
+def test_columns_of_one_kind_share_a_program():
+    with session():
+        phi = features(x[:, None], read({"y": hm.Gaussian()}, x, {"y": x}).columns, 0)
+        for k in range(3):
+            y = np.exp(rng.normal(k, 1.0 + k, N))
+            assert held_out(hm.Weibull(), phi, y, rows[:250], rows[250:]) is not None
+            if k == 0:
+                before = trials._cost._cache_size(), trials._densities._cache_size()
+    assert (trials._cost._cache_size(), trials._densities._cache_size()) == before

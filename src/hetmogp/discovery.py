@@ -1,12 +1,12 @@
 """Which likelihood suits an output: read its column, try what it admits, choose by held-out data.
 
 `proposals` looks at the values alone and lists the likelihoods under which they are possible and
-plausible. `discover` tries each of these on some of the rows, one output at a time, and compares
-the log density of the others.
+plausible. `discover` tries each of these on some of the rows, one output at a time and several
+times, and compares the log density of the others.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -14,22 +14,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .baselines import compare
+from .bound import Rules
 from .distributed import GroupError, alone, from_first
-from .fitted import fit
+from .fitted import Fitted, fit
 from .fitting import Options, Progress
 from .inputs import restored
+from .left_out import leave_one_out
 from .likelihoods import Likelihood
 from .proposals import FEWEST, Proposal, propose, together
 from .session import session
 from .tables import RESERVED, observe, split, split_outputs
-from .trials import Scores, features, held_out
+from .trials import cross_fitted, features
 
 __all__ = ["Discovery", "Proposal", "choose", "discover", "no_better_than_constants", "propose"]
 
 TRAIN, TEST = 500, 1000  # rows at most
 MANY_CLASSES = 50
 CHECK = 400  # rows that are fitted, and as many scored, to check a model
-CHECKED = 100  # rows from which on it is checked
+CHECKED = 100  # rows from which on some are held out for that
 WORSE = 0.005  # nats per value, at least: how far behind a constant is worth a warning
 NOTHING = 0.003  # nats per value that are no difference
 CLOSE = 0.01  # how far behind a simpler likelihood may be, within two standard errors
@@ -98,8 +101,8 @@ def discover(
 ) -> Discovery:
     """Find a likelihood for each column of Y.
 
-    At most 500 rows are fitted and 1,000 others scored, which takes about a second per candidate,
-    most of it for compiling.
+    Each candidate is fitted four times, to 500 of at most 1,500 rows, and scored on the others.
+    That takes about a second per candidate, most of it for compiling.
 
     Args:
         X: the inputs, as for `HetMOGP.fit`.
@@ -124,7 +127,8 @@ def discover(
     for name in chosen:
         if name not in names:
             raise ValueError(f"Y has no column {name!r}; it has {', '.join(names)}")
-    raw, tables = split(names, X, Y)
+    # Other columns of Y may come with these; they have no inputs of their own.
+    raw, tables = split(chosen if isinstance(X, Mapping) else names, X, Y)
     proposals = {name: propose(raw[name], name) for name in chosen}
     if RESERVED in proposals:
         proposals[RESERVED] = Proposal("a name that scores use: rename the column", ())
@@ -134,7 +138,7 @@ def discover(
         for candidate in proposal.candidates
         if len(proposal.candidates) > 1 and pd.Series(raw[name]).notna().sum() >= FEWEST
     ]
-    densities: dict[str, list[Scores | None]] = {name: [] for name in chosen}
+    densities: dict[str, list[np.ndarray | None]] = {name: [] for name in chosen}
     # Most of the time is the compiler's, so two fits at once pay; the session around them holds
     # BLAS to one thread until the last has ended.
     with Progress(progress) as bar, session(), alone(), ThreadPoolExecutor(2) as pool:
@@ -209,56 +213,80 @@ def choose(
 
 
 def no_better_than_constants(
-    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, latents: int
+    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, fitted: Fitted
 ) -> dict[str, float]:
     """The outputs that a model predicts worse than their constants would, and by how many nats.
 
-    A small fit of the same model to some of the rows is scored on others, at random. Outputs with
-    inputs or arguments of their own are not checked.
+    A small fit of the same model to some of the rows is scored on others, at random. Of fewer than
+    `CHECKED` rows each value is left out in turn instead, by its cavity.
 
     Args:
         likelihoods: of each output of the model, by name.
         X: the inputs, as for `HetMOGP.fit`.
         Y: the outputs, as for `HetMOGP.fit`.
         options: of the model.
-        latents: how many it has.
+        fitted: the model.
     """
+    _, tables = split(list(likelihoods), X, Y)
+    N = min(len(table) for table, _ in tables.values())
+    with alone(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if N >= CHECKED:
+            frame = _held_out_baselines(likelihoods, X, Y, options, len(fitted.sizes))
+        elif fitted.record.method == "vem":
+            rules = Rules(options.bound == "joint", options.expectation)
+            frame = leave_one_out(fitted, X, Y, rules)
+        else:
+            return {}
+    gains = frame.drop(index="global")[["over_constant", "over_constant_se"]].dropna()
+    return {
+        str(name): -gain
+        for name, gain, error in gains.itertuples(name=None)
+        if -gain > max(WORSE, error)
+    }
+
+
+def _held_out_baselines(
+    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, latents: int
+) -> pd.DataFrame:
+    """A small fit to some rows beside its baselines on others, for outputs that both have."""
     names = list(likelihoods)
     raw, tables = split(names, X, Y)
-    table = tables[names[0]]
-    plain = [n for n in names if not likelihoods[n].extra_columns and tables[n][0] is table[0]]
-    N = len(table[0])
-    if N < CHECKED or not plain:
-        return {}
-    order = np.random.default_rng(options.seed).permutation(N)[: 2 * CHECK]
-    some, others = order[: len(order) // 2], order[len(order) // 2 :]
+    raw |= split_outputs([c for one in likelihoods.values() for c in one.extra_columns], Y)
+    series = {name: pd.Series(column).reset_index(drop=True) for name, column in raw.items()}
+    order = {
+        len(table): np.random.default_rng(options.seed).permutation(len(table))[: 2 * CHECK]
+        for table, _ in tables.values()
+    }
+
+    def part(half: int) -> tuple[dict[str, pd.DataFrame], dict[str, list[Any]]]:
+        """The first or the second half of the rows that were drawn."""
+        rows = {name: np.array_split(order[len(tables[name][0])], 2)[half] for name in names}
+        rows |= {c: rows[name] for name in names for c in likelihoods[name].extra_columns}
+        values = {name: series[name].iloc[at].tolist() for name, at in rows.items()}
+        return {name: restored(*tables[name]).iloc[rows[name]] for name in names}, values
+
+    (some, known), (others, asked) = part(0), part(1)
+    shared = len({id(table) for table, _ in tables.values()}) == 1
+    kinds = {
+        name: _with_labels(one, series[name])
+        for name, one in likelihoods.items()
+        if pd.Series(known[name]).notna().any() and pd.Series(asked[name]).notna().any()
+    }
     small = replace(
         options,
         latents=latents,
         local=0,
         method="vem",
-        inducing=min(25, len(some)),
+        inducing=min(25, min(map(len, known.values()))),
         learn_inducing=False,
         max_iter=8,
         prune=False,
         restarts=1,
         progress=False,
     )
-    series = {name: pd.Series(raw[name]).reset_index(drop=True) for name in plain}
-    frame = restored(*table)
-    kinds = {name: _with_labels(likelihoods[name], series[name]) for name in plain}
-    values = {name: one.iloc[some].tolist() for name, one in series.items()}
-    kinds = {name: kinds[name] for name in plain if pd.Series(values[name]).notna().any()}
-    with alone(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = fit(kinds, frame.iloc[some], values, small)
-        pred = fitted.predict(frame.iloc[others])
-    behind = {}
-    for name, kind in kinds.items():
-        gap = _behind(kind, pred[name].log_prob, series[name], some, others)
-        if gap is not None and gap.mean() > max(WORSE, gap.std() / np.sqrt(len(gap))):
-            behind[name] = float(gap.mean())
-    return behind
+    fitted = fit(kinds, some[names[0]] if shared else some, known, small)
+    return compare(fitted, others[names[0]] if shared else others, asked)
 
 
 def _with_labels(likelihood: Likelihood, y: pd.Series) -> Likelihood:
@@ -266,24 +294,6 @@ def _with_labels(likelihood: Likelihood, y: pd.Series) -> Likelihood:
     if likelihood.labelled and not likelihood.levels:
         return likelihood.with_classes(sorted(set(y.dropna().tolist())))
     return likelihood
-
-
-def _behind(
-    likelihood: Likelihood, log_prob: Callable, y: pd.Series, some: np.ndarray, others: np.ndarray
-) -> np.ndarray | None:
-    """How many nats each value held out is less probable than by the best constants."""
-    seen = y.notna().to_numpy()
-    if not seen[some].any() or not seen[others].any():
-        return None
-    both = np.concatenate([some[seen[some]], others[seen[others]]])
-    likelihood, numbers = observe("y", likelihood, y.iloc[both].tolist())
-    many, at = int(seen[some].sum()), np.arange(len(both))
-    none = [np.zeros((len(both), 1))]
-    scores = held_out(likelihood, none, numbers, at[:many], at[many:])
-    if scores is None:
-        return None
-    ours = log_prob(y.iloc[others].tolist())[seen[others]]
-    return scores.constant - ours
 
 
 def _is_auto(likelihood: Any) -> bool:
@@ -308,13 +318,11 @@ def _names(Y: Any) -> list[str]:
 
 def _held_out(
     candidate: Likelihood, proposal: Proposal, table: tuple[np.ndarray, list], y: Any, seed: int
-) -> Scores | None:
-    """The log density of each held-out value after a small fit; nothing where the fit fails."""
+) -> np.ndarray | None:
+    """The log density of each value after small fits to others; nothing where a fit fails."""
     series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
-    shuffled = np.random.default_rng(seed).permutation(seen)
-    many = min(TRAIN, max(1, int(0.6 * len(shuffled))))
-    rows = shuffled[: many + TEST]
+    rows = np.random.default_rng(seed).permutation(seen)[: TRAIN + TEST]
     candidate = _with_labels(candidate, series)
     step, width = proposal.step, 0.0
     if step is not None and not candidate.discrete:
@@ -323,14 +331,13 @@ def _held_out(
     X, columns = table
     with session():  # one is of its thread alone
         likelihood, numbers = observe("y", candidate, series.iloc[rows].tolist())
-        at = np.arange(len(rows))
         phi = features(X[rows], columns, seed)
-        scores = held_out(likelihood, phi, numbers, at[:many], at[many:])
-    return None if scores is None else Scores(*(part + width for part in scores))
+        scores = cross_fitted(likelihood, phi, numbers, TRAIN, seed)
+    return None if scores is None else scores + width
 
 
 def _judge(
-    proposal: Proposal, tried: Sequence[Scores | None]
+    proposal: Proposal, tried: Sequence[np.ndarray | None]
 ) -> tuple[Likelihood | None, list[dict[str, Any]]]:
     """The recommendation for one output, and its rows of the table."""
     seen, candidates, _ = proposal
@@ -343,7 +350,7 @@ def _judge(
 
     if not candidates:
         return None, [row(None, why=seen)]
-    scored = [(c, d.learned) for c, d in zip(candidates, tried, strict=False) if d is not None]
+    scored = [(c, d) for c, d in zip(candidates, tried, strict=False) if d is not None]
     if not scored:
         only = "" if len(candidates) == 1 else "; too few values, or too odd, to compare candidates"
         return candidates[0], [row(candidates[0], why=f"{seen}{only}")]

@@ -1,6 +1,6 @@
 """The effects of a fitted model in the user's units: slopes of inputs, and intercepts of groups.
 
-A slope is the value of a latent of straight lines, one step along its input. The intercept of a
+A slope is what a latent of straight lines gains by one step along its input. The intercept of a
 level is the sum of the latents of its group there. Both are normal under q(u), so their means and
 standard deviations are exact.
 """
@@ -29,11 +29,12 @@ def slopes(fitted: Fitted) -> pd.DataFrame:
     for r, kernel in _latents(fitted):
         if not kernel.own_scale:
             continue
-        steps = kernel.spanning(np.zeros((1, len(fitted.columns))))
-        assert steps is not None
-        mean, variance = _functions(fitted, steps, [r])
-        for step, m, v in zip(steps, mean, variance, strict=True):
-            at = int(np.flatnonzero(step)[0])
+        p = len(fitted.columns)
+        for at in inputs_of(kernel, p):
+            step = np.eye(p)[at]
+            # The variance of a + b x at x = ±1 is var a ± 2 cov(a, b) + var b.
+            mean, variance = _functions(fitted, np.stack([-step, 0 * step, step]), [r])
+            m, v = 0.5 * (mean[2] - mean[0]), 0.5 * (variance[2] + variance[0]) - variance[1]
             scale, name = fitted.scaling.scale[at], fitted.columns[at].name
             rows += _rows(fitted, [r], m / scale, np.sqrt(v) / scale, name)
     order = [column.name for column in fitted.columns]

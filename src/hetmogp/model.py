@@ -244,11 +244,10 @@ class HetMOGP(Questions, BaseEstimator):
         """Say which outputs, left to "auto", are predicted worse than by their constants."""
         if distributed.index() != 0 or options.max_iter is not None:
             return
-        latents = len(fitted.sizes)
-        for name, gap in no_better_than_constants(named, X, Y, options, latents).items():
+        for name, gap in no_better_than_constants(named, X, Y, options, fitted).items():
             warnings.warn(
-                f"output {name!r}: a small fit of this model predicts rows held out {gap:.3f} nats "
-                "per value worse than a constant would. The inputs may say nothing about it, or "
+                f"output {name!r}: this model predicts values held out {gap:.3f} nats per value "
+                "worse than a constant would. The inputs may say nothing about it, or "
                 "the outputs beside it may hurt it: try it by itself, or leave it out",
                 UserWarning,
                 stacklevel=3,

@@ -14,8 +14,8 @@ import pandas as pd
 from .columns import Column, is_missing
 from .inputs import input_of, refuse_duplicates, split_inputs
 from .likelihoods import Likelihood
-from .likelihoods.base import Argument, InvalidValueError, numbers_in
-from .likelihoods.limits import one_sided
+from .likelihoods.limits import Argument, one_sided
+from .likelihoods.reading import InvalidValueError, numbers_in
 
 __all__ = [
     "Dataset",

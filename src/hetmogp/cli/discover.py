@@ -46,13 +46,13 @@ def discover(
     with one_clear_line():
         table = read_table(data, [] if labels is None else [labels, *split_names(labels)])
         chosen = split_names(inputs, table.columns)
-        table = with_inputs(table, chosen, data, drop_missing)
-        X = with_labels(columns_of(table, chosen, data), labels, data)
         named = list(dict.fromkeys(output or ())) or [
-            column for column in table.columns if column not in X
+            column for column in table.columns if column not in chosen
         ]
         if not named:
             fail(f"{data} has no column beside the inputs")
+        table = with_inputs(table, chosen, data, drop_missing)
+        X = with_labels(columns_of(table, chosen, data), labels, data)
         for name in named:
             if name in X:
                 fail(f"{name!r} is named as an input and as an output")

@@ -15,7 +15,7 @@ them.
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from ..columns import Column
 from ..data import Scaling
 from ..kernels import Category, Kernel, Slopes
 from ..tables import Dataset
-from .inducing import LEVELS
+from .inducing import AUTO_INDUCING, LEVELS, is_auto
 from .options import Options
 
-__all__ = ["Effects", "grouped"]
+__all__ = ["Effects", "grouped", "within_budget"]
+
+FEWEST = 50  # inducing inputs of each latent that is not of a group
 
 
 class Effects(NamedTuple):
@@ -120,6 +122,34 @@ def grouped(data: Dataset, options: Options) -> Dataset:
         if column.kind == "category":
             columns[at] = replace(column, open=True)
     return replace(data, columns=columns)
+
+
+def within_budget(data: Dataset, options: Options, method: Literal["vem", "svi"]) -> Options:
+    """The options, with a number of latents where groups have too many levels to choose it.
+
+    A level needs an inducing input of its own in each latent of its group, for other levels say
+    nothing about it. To choose what outputs share, each output has such a latent. Where so many
+    inducing inputs are more than a fit may have, the number of latents is what there is room for,
+    and all outputs mix them.
+
+    Args:
+        data: the outputs and their inputs.
+        options: how to fit.
+        method: that fits the size of the data.
+    """
+    groups = Effects.of(options, data.columns).groups
+    levels = sum(min(_levels(data, at), LEVELS) for at in groups)
+    budget = AUTO_INDUCING[method]
+    if not options.chooses or levels * len(data.names) <= budget:
+        return options
+    latents = max(budget // levels, 1)
+    room = max((budget - latents * levels) // latents, FEWEST)
+    inducing = room if is_auto(options.inducing) else options.inducing
+    return replace(options, latents=latents, inducing=inducing, method=method)
+
+
+def _levels(data: Dataset, at: int) -> int:
+    return len(np.unique(np.concatenate([X[:, at] for X in data.inputs])))
 
 
 def _positions(option: str, named: Any, columns: Sequence[Column]) -> list[int]:

@@ -19,7 +19,7 @@ from ..tables import Dataset
 from .checkpoint import Checkpoints, identity
 from .choice import Choice
 from .choosing import chosen, rechecked, with_inducing
-from .effects import Effects
+from .effects import Effects, within_budget
 from .fit import Fit, NotPositiveDefiniteError
 from .inducing import is_auto
 from .local import FEW, how_many_local, pays, with_local
@@ -80,6 +80,9 @@ def learn(
     if checkpoints is not None:
         checkpoints = replace(checkpoints, identity=_identity(data, options, source))
     ready = prepared(data, options, source)
+    fewer = within_budget(data, options, ready.method)
+    if fewer is not options:
+        options, ready = fewer, prepared(data, fewer, source)
     choice, starts = None, []
     try:
         chooses = options.chooses and not only_effects(data, options)

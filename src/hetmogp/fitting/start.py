@@ -22,7 +22,7 @@ from ..columns import Column
 from ..data import Scaling
 from ..kernels import Kernel, suited
 from ..likelihoods import Likelihood
-from ..likelihoods.base import Start
+from ..likelihoods.starts import Start
 from ..parameters import Anchor, Parameters
 from ..priors import PRIORS, Hyperprior, Prior
 from ..tables import Dataset

@@ -17,7 +17,11 @@ __all__ = ["Slopes"]
 
 
 class Slopes(Leaf):
-    """Σ (x − c)(z − c)/ℓ²: one line per input, with slopes β ~ N(0, 1/ℓ²) and c the data's centre.
+    """1 + Σ (x − c)(z − c)/ℓ²: a line per input, with slopes β ~ N(0, 1/ℓ²), c the data's centre.
+
+    The one is the variance of their intercept. The constant of a parameter function is learned as
+    a number without an error, and slopes would be too certain wherever the rows that tell most are
+    not centred at c, as those of large counts are not.
 
     It is `Linear` with nothing to learn. A learned scale would shrink to zero wherever a slope is
     smaller than its error, and the slope would be reported as certainly zero. So the width of the
@@ -36,21 +40,21 @@ class Slopes(Leaf):
 
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
         """See `Kernel.matrix`."""
-        return self._scaled(X) @ self._scaled(Z).T
+        return 1.0 + self._scaled(X) @ self._scaled(Z).T
 
     def diag(self, X: Float[Array, "N p"]) -> Float[Array, " N"]:
         """See `Kernel.diag`."""
-        return jnp.sum(self._scaled(X) ** 2, axis=1)
+        return 1.0 + jnp.sum(self._scaled(X) ** 2, axis=1)
 
     def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"]:
-        """See `Kernel.spanning`: a step from the centre along each input."""
+        """See `Kernel.spanning`: the centre, and a step from it along each input."""
         dims = self.active_dims or tuple(range(X.shape[1]))
-        Z = np.repeat(X[:1], len(dims), axis=0)
-        Z[:, list(dims)] = np.asarray(self.centre) + np.eye(len(dims))
+        Z = np.repeat(X[:1], 1 + len(dims), axis=0)
+        Z[:, list(dims)] = np.asarray(self.centre) + np.eye(1 + len(dims))[:, 1:]
         return Z
 
     def basis(self, domain: Domain) -> Any:
-        """See `Kernel.basis`: (x − c)/ℓ."""
+        """See `Kernel.basis`: 1 and (x − c)/ℓ."""
         return _Lines(self)
 
     def rescaled(self, scale: np.ndarray, centre: np.ndarray) -> Self:
@@ -68,9 +72,9 @@ class Slopes(Leaf):
 
 
 class _Lines(eqx.Module):
-    """One straight line per input."""
+    """An intercept, and one straight line per input."""
 
     kernel: Slopes
 
     def __call__(self, X: Float[Array, "N p"]) -> Float[Array, "N G"]:
-        return self.kernel._scaled(X)
+        return jnp.pad(self.kernel._scaled(X), ((0, 0), (1, 0)), constant_values=1.0)

@@ -1,7 +1,7 @@
 """The kinds of output a model can hold, one family per file."""
 
 from .angles import VonMises
-from .base import Likelihood, Link, exp, identity, logistic
+from .base import Likelihood
 from .binary import Bernoulli, Binomial
 from .bounded import Beta, LogitNormal, ZeroOneInflatedBeta
 from .classes import Categorical, Classes, Ordinal
@@ -16,6 +16,7 @@ from .distribution import FromDistribution, from_distribution
 from .hurdle import Hurdle
 from .lifetimes import Exponential, LogLogistic, LogNormal, Weibull
 from .limits import Argument, Limits
+from .links import Link, exp, identity, logistic
 from .positive import Gamma
 from .real import Gaussian, HetGaussian, HetStudentT, StudentT
 

@@ -7,8 +7,10 @@ from jax.scipy.special import i0e, i1e, ndtr
 from jaxtyping import Array
 
 from ..quadrature import place, standard_nodes
-from .base import Likelihood, Start, identity
+from .base import Likelihood
+from .links import identity
 from .real import LOG_2PI
+from .starts import Start
 
 __all__ = ["VonMises"]
 

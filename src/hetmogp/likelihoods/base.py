@@ -5,6 +5,7 @@ functions; the package does the rest (vectorising, quadrature, prediction, check
 likelihood is a dictionary of links, a support and three formulas:
 
 >>> import jax.numpy as jnp
+>>> from hetmogp import exp
 >>> class Rayleigh(Likelihood):
 ...     links = {"scale": exp}
 ...     support = "a number > 0"
@@ -37,63 +38,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.optimize import minimize
 
 from ..quadrature import Expectation, expect
 from . import limits
 from .limits import LIMITS, Argument, Known
+from .links import Link, identity
+from .reading import numbers_in
+from .starts import Start, likely
 
-__all__ = [
-    "Latent",
-    "Likelihood",
-    "Link",
-    "Outcome",
-    "Start",
-    "Warp",
-    "exp",
-    "identity",
-    "logistic",
-]
-
+__all__ = ["Latent", "Likelihood", "Outcome", "Warp"]
 
 # Which parameters are functions of the input, if not the usual ones.
 Latent = tuple[str, ...] | None
 # What a value is. Lifetimes and proportions are real; how many out of several trials is a count.
 Outcome = Literal["real", "count", "yes/no", "nominal", "ordered", "circular"]
-
-
-class Link(NamedTuple):
-    """A map from a parameter function's value to the parameter's domain, and back."""
-
-    name: str
-    forward: Callable[[Array], Array]
-    inverse: Callable[[Any], Any]  # for numbers, in NumPy
-
-    def __call__(self, f: Array) -> Array:
-        """The parameter at f."""
-        return self.forward(f)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _exp(f: Array) -> Array:
-    return jnp.exp(f)
-
-
-def _sigmoid(f: Array) -> Array:
-    return jax.nn.sigmoid(f)
-
-
-def _logit(p: Any) -> Any:
-    return np.log(p) - np.log1p(-p)
-
-
-# Functions of this module, by name, so that likelihoods that hold links can be pickled.
-identity = Link("identity", _same, _same)
-exp = Link("exp", _exp, np.log)
-logistic = Link("logistic", _sigmoid, _logit)
 
 
 class Warp(NamedTuple):
@@ -102,20 +60,6 @@ class Warp(NamedTuple):
     forward: Callable[[Any], Array]
     log_slope: Callable[[Array], Array]  # of `forward`
     back: Callable[[Array], Array]
-
-
-class Start(NamedTuple):
-    """Where learning starts for one output, found from its values alone.
-
-    Attributes:
-        constant: the parameter functions of the best constant model.
-        spread: how far each parameter function may be expected to move.
-        free: the learned constants, on the scale of their links.
-    """
-
-    constant: np.ndarray  # (J_d,)
-    spread: np.ndarray  # (J_d,)
-    free: dict[str, float]
 
 
 class Likelihood(eqx.Module):
@@ -478,23 +422,20 @@ class Likelihood(eqx.Module):
 
         Of an interval, by quadrature; values that are exact keep their closed form.
         """
-        if not self.limited:
-            return self._expected_exact(y, mean, cov, method, key)
-        seen = self.known(y)
-        partly = expect(lambda f: limits.log_between(self, seen, f), mean, cov, method, key, True)
-        if "step" in dict(self.limits):
-            return partly
-        exact = self._expected_exact(y, mean, cov, method, key)
-        return jnp.where(seen.exact, exact, partly)
 
-    def _expected_exact(
-        self, y: Array, mean: Array, cov: Array, method: Expectation, key: Array | None
-    ) -> Array:
-        if method == "auto" and self.is_default:
-            closed = self.expected_log_prob(y, mean, cov)
+        def exact() -> Array:
+            closed = None
+            if method == "auto" and self.is_default:
+                closed = self.expected_log_prob(y, mean, cov)
             if closed is not None:
                 return closed
-        return expect(lambda f: self.log_prob(y, f), mean, cov, method, key)
+            return expect(lambda f: self.log_prob(y, f), mean, cov, method, key)
+
+        if not self.limited:
+            return exact()
+        seen = self.known(y)
+        partly = expect(lambda f: limits.log_between(self, seen, f), mean, cov, method, key, True)
+        return partly if "step" in dict(self.limits) else jnp.where(seen.exact, exact(), partly)
 
     def _default_latent(self) -> tuple[str, ...]:
         return type(self).default_latent or tuple(self.links)
@@ -539,7 +480,7 @@ class Likelihood(eqx.Module):
         known = {
             name: float(self.links[name].inverse(value)) for name, value in self.initial(y).items()
         }
-        constants = known if set(known) >= {*self.latent, *self.free} else self._likely(seen, known)
+        constants = known if set(known) >= {*self.latent, *self.free} else likely(self, seen, known)
         with np.errstate(all="ignore"):
             scale = float(np.std(self.warped(y)[0])) or 1.0
         return Start(
@@ -547,37 +488,6 @@ class Likelihood(eqx.Module):
             spread=np.array([scale if self.links[n] is identity else 1.0 for n in self.latent]),
             free={name: constants[name] for name in self.free},
         )
-
-    def _likely(self, y: np.ndarray, known: Mapping[str, float]) -> dict[str, float]:
-        """The most likely constants, on the scale of their links; those known are kept."""
-        names = [name for name in (*self.latent, *self.free) if name not in known]
-        some = np.unique(np.linspace(0, len(y) - 1, 1000).astype(int))  # enough to start from
-        given = {n: np.broadcast_to(value, y.shape)[some] for n, value in self.given.items()}
-        values = jnp.asarray(y[some])
-
-        @jax.jit
-        def cost(z: Array) -> Array:
-            every = {**known, **dict(zip(names, z, strict=True))}
-            free = {name: every[name] for name in self.free}
-            fitted = eqx.tree_at(lambda one: one.free, self, free) if free else self
-            f = jnp.stack([jnp.asarray(every[name], float) for name in self.latent])
-            return -jnp.mean(jax.vmap(lambda y, g: fitted.at(g).log_observed(y, f))(values, given))
-
-        def finite(z: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = jax.value_and_grad(cost)(jnp.asarray(z))
-            fine = np.isfinite(value) and np.isfinite(slope).all()
-            return (float(value), np.asarray(slope, float)) if fine else (1e10, np.zeros_like(z))
-
-        # Locations start at the centre of the data, positive parameters at its spread or at one.
-        middle, spread = float(np.median(y)), np.log(float(np.std(y)) or 1.0)
-        kinds = [self.links[name].name for name in names]
-        begins = [
-            np.array([{"identity": at, "exp": size}.get(kind, 0.0) for kind in kinds])
-            for at, size in ((middle, spread), (middle, 0.0), (0.0, 0.0))
-        ]
-        ends = [minimize(finite, begin, jac=True, method="L-BFGS-B") for begin in begins]
-        best = min(ends, key=lambda end: end.fun)
-        return {**known, **dict(zip(names, best.x.tolist(), strict=True))}
 
     def decode(self, y: np.ndarray) -> np.ndarray:
         """Numbers back to the user's values."""
@@ -626,31 +536,3 @@ class Likelihood(eqx.Module):
             for name, value in self.options.items()
         )
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def numbers_in(column: np.ndarray) -> np.ndarray:
-    """A column as numbers, NaN where it has NaN or None; text and times are refused."""
-    if column.dtype.kind in "mMc":  # times and complex numbers
-        raise InvalidValueError(0, column[0])
-    if column.dtype.kind in "OUS":
-        odd = [r for r, v in enumerate(column) if isinstance(v, str) or not _is_number(v)]
-        if odd:  # of text, complain of what made the column so, if anything did
-            row = next((row for row in odd if not _is_number(column[row])), odd[0])
-            raise InvalidValueError(row, column[row])
-    return np.asarray(column, dtype=float)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float("nan" if value is None else value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-class InvalidValueError(ValueError):
-    """A value a likelihood cannot read, with its row; the caller adds the output's name."""
-
-    def __init__(self, row: int, value: Any):
-        super().__init__(f"row {row}: {value!r}")
-        self.row, self.value = row, value

@@ -11,10 +11,12 @@ from jax.scipy.special import gammaln, log_ndtr, ndtr
 from jaxtyping import Array
 from scipy.special import ndtri
 
-from .base import Likelihood, Start, logistic
+from .base import Likelihood
 from .incomplete import lower_beta
 from .limits import Argument, Limits
+from .links import logistic
 from .special import expected_logistic, expected_softplus
+from .starts import Start
 
 __all__ = ["Bernoulli", "Binomial"]
 

@@ -10,9 +10,10 @@ from jax.scipy.special import logit
 from jaxtyping import Array
 
 from ..quadrature import constant, expect, gauss_hermite
-from .base import Latent, Likelihood, Warp, exp, logistic
+from .base import Latent, Likelihood, Warp
 from .incomplete import lower_beta
 from .limits import Limits
+from .links import exp, logistic
 from .real import Normal
 from .special import expected_logistic, expected_softplus, log_gamma
 

@@ -11,8 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .base import InvalidValueError, Likelihood, Link, Start, exp, identity
+from .base import Likelihood
+from .links import Link, exp, identity
+from .reading import InvalidValueError
 from .special import expected_softplus
+from .starts import Start
 
 __all__ = ["Categorical", "Classes", "Ordinal"]
 

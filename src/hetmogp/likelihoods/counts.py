@@ -15,9 +15,10 @@ from jaxtyping import Array
 from scipy.special import expit
 
 from ..quadrature import expect
-from .base import Latent, Likelihood, exp, logistic
+from .base import Latent, Likelihood
 from .incomplete import lower_beta, lower_gamma
 from .limits import Argument, Limits
+from .links import exp, logistic
 from .special import expected_softplus, log_complement, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]

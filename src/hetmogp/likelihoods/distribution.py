@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .base import Latent, Likelihood, Link, Outcome, exp, identity, logistic
+from .base import Latent, Likelihood, Outcome
+from .links import Link, exp, identity, logistic
 
 __all__ = ["FromDistribution", "from_distribution"]
 

@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array
 
 from ..quadrature import expect, root
-from .base import Latent, Likelihood, Link, Outcome, Start, logistic
+from .base import Latent, Likelihood, Outcome
 from .limits import Argument, Known
+from .links import Link, logistic
 from .special import expected_logistic, expected_softplus
+from .starts import Start
 
 __all__ = ["Hurdle"]
 

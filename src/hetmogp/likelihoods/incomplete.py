@@ -11,11 +11,14 @@ is to an end. Small shapes have long tails, so shapes are raised first, by close
 of the sum are laid in asinh u, which is fine at the peak and coarse far out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array
 
 from .special import log_gamma
@@ -116,15 +119,40 @@ def _beta_density(a: Array, b: Array, log_odds: Array) -> Array:
     return jnp.exp(-a * jax.nn.softplus(-t) - b * jax.nn.softplus(t) - log_area)
 
 
-lower_gamma.defjvps(
-    lambda da, here, a, x: da * _shape_slope(lambda a: lower_gamma(a, x), here, a),
-    lambda dx, _, a, x: dx * _gamma_density(a, x),
+def _slope_rule(slopes: Sequence[Callable[..., Array]]) -> Callable[..., tuple[Array, Array]]:
+    """A rule for tangents from the slope along each argument, given the value and all arguments.
+
+    A slope along what is constant, as the number of a count is, is not computed: JAX would compute
+    it and multiply by zero, and along a shape it costs as much as the function.
+    """
+
+    def rule(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
+        here = function(*primals)
+        moved = [
+            slope(here, *primals) * tangent
+            for slope, tangent in zip(slopes, tangents, strict=True)
+            if not isinstance(tangent, SymbolicZero)
+        ]
+        return here, sum(moved, start=jnp.zeros_like(here))
+
+    return rule
+
+
+_gamma_rule = _slope_rule(
+    (
+        lambda here, a, x: _shape_slope(lambda a: lower_gamma(a, x), here, a),
+        lambda here, a, x: _gamma_density(a, x),
+    )
 )
-lower_beta.defjvps(
-    lambda da, here, a, b, x: da * _shape_slope(lambda a: lower_beta(a, b, x), here, a),
-    lambda db, here, a, b, x: db * _shape_slope(lambda b: lower_beta(a, b, x), here, b),
-    lambda dx, _, a, b, x: dx * _beta_density(a, b, x),
+_beta_rule = _slope_rule(
+    (
+        lambda here, a, b, x: _shape_slope(lambda a: lower_beta(a, b, x), here, a),
+        lambda here, a, b, x: _shape_slope(lambda b: lower_beta(a, b, x), here, b),
+        lambda here, a, b, x: _beta_density(a, b, x),
+    )
 )
+lower_gamma.defjvp(partial(_gamma_rule, lower_gamma), symbolic_zeros=True)
+lower_beta.defjvp(partial(_beta_rule, lower_beta), symbolic_zeros=True)
 
 
 def _below(

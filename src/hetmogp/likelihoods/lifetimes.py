@@ -15,8 +15,9 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array
 
 from ..quadrature import expect
-from .base import Latent, Likelihood, Warp, exp, identity
+from .base import Latent, Likelihood, Warp
 from .limits import Argument, Limits, log_difference
+from .links import exp, identity
 from .real import normal_log_density, normal_log_interval
 from .special import expected_softplus, log_complement
 

@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from ..quadrature import constant, expect, gauss_hermite
-from .base import Latent, Start, exp
+from .base import Latent
 from .incomplete import lower_gamma
 from .lifetimes import Lifetime
 from .limits import Limits, log_cell, log_interval, log_lower, log_upper
+from .links import exp
 from .special import log_gamma
+from .starts import Start
 
 __all__ = ["Gamma"]
 

@@ -10,9 +10,10 @@ from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..quadrature import constant, gauss_hermite
-from .base import Latent, Likelihood, exp, identity
+from .base import Latent, Likelihood
 from .incomplete import lower_beta
 from .limits import Limits, log_difference
+from .links import exp, identity
 from .special import log_rising
 
 __all__ = ["Gaussian", "HetGaussian", "HetStudentT", "StudentT"]

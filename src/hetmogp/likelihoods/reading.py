@@ -1,0 +1,35 @@
+"""Columns of values as numbers."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["InvalidValueError", "numbers_in"]
+
+
+def numbers_in(column: np.ndarray) -> np.ndarray:
+    """A column as numbers, NaN where it has NaN or None; text and times are refused."""
+    if column.dtype.kind in "mMc":  # times and complex numbers
+        raise InvalidValueError(0, column[0])
+    if column.dtype.kind in "OUS":
+        odd = [r for r, v in enumerate(column) if isinstance(v, str) or not _is_number(v)]
+        if odd:  # of text, complain of what made the column so, if anything did
+            row = next((row for row in odd if not _is_number(column[row])), odd[0])
+            raise InvalidValueError(row, column[row])
+    return np.asarray(column, dtype=float)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float("nan" if value is None else value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class InvalidValueError(ValueError):
+    """A value a likelihood cannot read, with its row; the caller adds the output's name."""
+
+    def __init__(self, row: int, value: Any):
+        super().__init__(f"row {row}: {value!r}")
+        self.row, self.value = row, value

@@ -6,8 +6,8 @@ functions (`pathwise`), evaluated a chunk of rows at a time.
 
 import operator
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -134,6 +134,24 @@ class Ask:
         n, seed = whole(n, "n_samples"), whole(seed, "random_state", 0)
         return cls(fitted, table, arguments, chosen, n, seed, kind, index)
 
+    def followed_by(self, other: "Ask") -> "Ask":
+        """The rows of both, the other's last, drawn together."""
+        for name, columns in self.given.items():
+            if set(columns) != set(other.given[name]):
+                raise ValueError(
+                    f"given has {_listed(columns)} of output {name!r} for the first rows and "
+                    f"{_listed(other.given[name])} for the others; give the same for both"
+                )
+        given = {
+            name: {
+                argument: np.concatenate([column, other.given[name][argument]])
+                for argument, column in columns.items()
+            }
+            for name, columns in self.given.items()
+        }
+        table = np.concatenate([self.table, other.table])
+        return replace(self, table=table, given=given, index=None)
+
     @property
     def dense(self) -> bool:
         """Whether the draws are exact; those of local latents always come from functions."""
@@ -216,6 +234,10 @@ def sample_y(ask: Ask) -> dict[str, np.ndarray]:
         for name, own in values.items():
             draws[name][:, rows] = own.T
     return {name: ask.fitted.likelihoods[name].decode(own) for name, own in draws.items()}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def _rows_at_once(n: int) -> int:

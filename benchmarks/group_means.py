@@ -9,8 +9,8 @@ The design was changed once, after 20 tables: with 150 rows and weaker signals h
 left open, and intervals of single rows are too short already (`docs/questions.md` has the numbers).
 
 `--held` keeps the hyperparameters at those the data were simulated from, so that only q(u) is
-learned. What then remains of a shortfall does not come from learning them. `--rows` changes how
-many rows are observed.
+learned. What then remains of a shortfall does not come from learning them. `--unpruned` learns them
+without dropping any mixing weight. `--rows` changes how many rows are observed.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def simulation(seed: int, rows: int, held: bool, n: int = 500) -> pd.DataFrame:
     return pd.concat(found_by)
 
 
-def study(simulations: int, rows: int, held: bool) -> pd.DataFrame:
+def study(simulations: int, rows: int = ROWS, held: bool = False) -> pd.DataFrame:
     """The shares of groups whose truth lies inside, by output and in all."""
     every = []
     for seed in range(simulations):
@@ -133,8 +133,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=200)
     parser.add_argument("--rows", type=int, default=ROWS, help="observed rows")
+    parser.add_argument("--unpruned", action="store_true", help="drop no mixing weight")
     parser.add_argument("--held", action="store_true", help="hold hyperparameters at the truth")
     arguments = parser.parse_args()
+    OPTIONS["prune"] = not arguments.unpruned
     began = time.perf_counter()
     found = study(arguments.simulations, arguments.rows, arguments.held)
     print(found.round(3).to_string())

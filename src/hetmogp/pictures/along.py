@@ -128,7 +128,7 @@ def _curve(
     several = bool(place.name)
     for turn, part in enumerate(curves.turns(curve) if around else [curve]):
         again = turn > 0
-        words = _in_words(part)
+        words = _in_words(likelihood, part)
         name = "" if again else place.name or part.line
         marks += [
             Band(
@@ -153,10 +153,17 @@ def _curve(
     return marks
 
 
-def _in_words(curve: Curve) -> list[str]:
+def _in_words(likelihood: Likelihood, curve: Curve) -> list[str]:
     """The value and the ends of the band at each input."""
-    ends = zip(curve.centre, curve.lower, curve.upper, strict=True)
-    return [f"{short(c)} ({short(a)} to {short(b)})" for c, a, b in ends]
+    ends = (_said(likelihood, part) for part in (curve.centre, curve.lower, curve.upper))
+    return [f"{c} ({a} to {b})" for c, a, b in zip(*ends, strict=True)]
+
+
+def _said(likelihood: Likelihood, values: np.ndarray) -> list[str]:
+    """Values in words: classes in an order by their labels."""
+    if likelihood.numeric:
+        return list(map(short, values))
+    return [str(likelihood.levels[int(value)]) for value in values]
 
 
 def _bundle(x: np.ndarray, paths: Iterable[np.ndarray], colour: str, look: dict) -> list[Mark]:
@@ -296,7 +303,8 @@ def fan(
     for k, level in enumerate(ordered):
         ends = known.interval(level)
         lower, upper = (_as_numbers(likelihood, end) for end in ends)
-        words = [f"{short(a)} to {short(b)}" for a, b in zip(lower, upper, strict=True)]
+        said = (_said(likelihood, end) for end in (lower, upper))
+        words = [f"{a} to {b}" for a, b in zip(*said, strict=True)]
         depth = 0.15 + 0.35 * k / max(len(ordered) - 1, 1)
         name = f"{100 * level:g}%"
         marks.append(
@@ -312,7 +320,7 @@ def fan(
             )
         )
     median = _as_numbers(likelihood, known.quantile(0.5))
-    words = list(map(short, median))
+    words = _said(likelihood, median)
     marks.append(Line(x=x, y=median, name="median", group="median", words=words))
     if draws:
         paths = curves.bundle_of(model, output, table, draws, "observations")
@@ -367,7 +375,7 @@ def by_label(
                 y=curve.centre,
                 lower=curve.lower,
                 upper=curve.upper,
-                words=_in_words(curve),
+                words=_in_words(likelihood, curve),
                 name=name,
                 group=name,
             )

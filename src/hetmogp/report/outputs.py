@@ -35,6 +35,7 @@ SEEN = (
     ("up", "triangles that point up", "values known to be at least so large"),
     ("down", "triangles that point down", "values known to be at most so large"),
 )
+UNORDERED = ("circular", "nominal", "yes/no")  # of which there are no fans
 Labels = dict[int, int]  # of inputs that are labels, by position: which label
 
 
@@ -144,7 +145,7 @@ class Pictures:
         """A forecast, where an input is a date and values can be ordered."""
         times = [j for j in self._free if self._columns[j].kind == "time"]
         likelihood = self._model.likelihoods_[name]
-        if not times or likelihood.outcome in ("circular", "nominal", "yes/no"):
+        if not times or likelihood.outcome in UNORDERED or likelihood.levels:
             return []
         line, begin = self._ahead(times[0])
         draws = FUTURES if self._can_draw(name, line.table) else 0

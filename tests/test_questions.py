@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import norm, poisson
 
 import hetmogp as hm
@@ -177,18 +178,28 @@ def test_groups_for_arviz_belong_together(model, table):
         groups_of(model.fitted, X, 3, seen, 1, None, {"population": 1.0})
 
 
-def test_arviz_gets_them_under_its_names(model, table):
-    X = table[["day", "site"]]
-    try:
-        import arviz  # noqa: F401
-    except ImportError:
-        with pytest.raises(ImportError, match=r"hetmogp\[arviz\]"):
-            model.to_arviz(X)
-        return
-    data = model.to_arviz(X, 20, table)
+def test_without_arviz_the_error_says_what_to_install(model, table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"hetmogp\[arviz\]"):
+        model.to_arviz(table[["day", "site"]])
+
+
+@pytest.mark.filterwarnings("ignore")  # of ArviZ and xarray themselves
+def test_arviz_can_use_what_it_gets(model, table):
+    """Names and shapes, and leave-one-out: its score and effective number add up to the lppd."""
+    arviz = pytest.importorskip("arviz")
+    seen = table.assign(cases=table["cases"].where(np.arange(N) % 5 > 0))
+    data = model.to_arviz(table[["day", "site"]], 400, seen)
     assert data["posterior"]["f"].dims == ("chain", "draw", "row", "function")
     assert list(data["posterior"]["f"].coords["function"].values) == model.parameter_names_
-    assert data["log_likelihood"]["cases"].shape == (1, 20, N)
+    density = np.asarray(data["log_likelihood"]["cases"])
+    assert density.shape == (1, 400, (np.arange(N) % 5 > 0).sum())
+    np.testing.assert_array_equal(data["observed_data"]["cases"], seen["cases"].dropna())
+    loo = arviz.loo(data, var_name="cases")
+    lppd = np.sum(logsumexp(density[0], axis=0) - np.log(400))
+    score, effective = (loo.elpd, loo.p) if hasattr(loo, "elpd") else (loo.elpd_loo, loo.p_loo)
+    assert score + effective == pytest.approx(lppd, rel=1e-6)
+    assert 0 < effective < 30
 
 
 # -- groups ----------------------------------------------------------------------------------------

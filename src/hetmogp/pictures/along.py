@@ -106,7 +106,7 @@ def along(
         curve = curves.curve_of(model, prediction, level)
         whole = whole or curve.steps
         marks += _curve(likelihood, x, curve, place, look)
-        marks += _bundle(x, paths, place.colour, look)
+        marks += _bundle(x, paths, place.colour if place.name else SERIES[5], look)
     y = _values_axis(output, likelihood, whole)
     at = where(model, places[0].table, [j]) if len(places) == 1 else ""
     return Picture(marks, axis_of(model.columns_[j]), y, title=at)

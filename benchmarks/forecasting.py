@@ -1,12 +1,19 @@
-"""A held-out tail of three series, against the seasonal naive forecast: `make forecasting`.
+"""Held-out tails of series, against the seasonal naive forecast: `make forecasting`.
 
 The seasonal naive forecast is the value of one season before, with normal errors whose spread is
 the root mean square of the differences between seasons, times the root of how many lie between.
 `inside` is the share of values in 90% intervals. The mean absolute error of the median and the
 continuous ranked probability score (CRPS) are in the units of the series; lower is better.
+
+Three series are simulated. Two are real, of tables that are not part of this repository: they are
+added where `--tables` or `HETMOGP_TABLES` names the folder that holds them.
 """
 
+import argparse
+import os
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,15 +21,7 @@ import pandas as pd
 
 import hetmogp as hm
 
-# Monthly totals of international airline passengers in thousands, 1949 to 1960 (Box and Jenkins).
-AIR = """
-112 118 132 129 121 135 148 148 136 119 104 118 115 126 141 135 125 149 170 170 158 133 114 140
-145 150 178 163 172 178 199 199 184 162 146 166 171 180 193 181 183 218 230 242 209 191 172 194
-196 196 236 235 229 243 264 272 237 211 180 201 204 188 235 227 234 264 302 293 259 229 203 229
-242 233 267 269 270 315 364 347 312 274 237 278 284 277 317 313 318 374 413 405 355 306 271 306
-315 301 356 348 355 422 465 467 404 347 305 336 340 318 362 348 363 435 491 505 404 359 310 337
-360 342 406 396 420 472 548 559 463 407 362 405 417 391 419 461 472 535 622 606 508 461 390 432
-"""
+DAY = pd.Timedelta(days=1)
 YEAR, WEEK = pd.Timedelta(days=365.25), pd.Timedelta(days=7)
 
 
@@ -41,11 +40,22 @@ def repeating(period: pd.Timedelta, steady: pd.Timedelta) -> hm.Kernel:
     return hm.Periodic(period=period, fixed=("period",)) * hm.RBF(lengthscale=steady)
 
 
-def air() -> Series:
-    y = pd.Series(np.array(AIR.split(), float), pd.date_range("1949-01-01", periods=144, freq="MS"))
+def lasts(lengthscale: pd.Timedelta) -> hm.Kernel:
+    """What lasts for a while."""
+    return hm.Matern32(lengthscale=lengthscale)
+
+
+def visitors() -> Series:
+    """Simulated: a total a month, with a trend and a season that multiply, and what lasts."""
+    rng, t = np.random.default_rng(3), np.arange(144)
+    lasting = np.zeros(144)
+    for k in range(1, 144):
+        lasting[k] = 0.8 * lasting[k - 1] + 0.02 * rng.normal()
+    season = 0.2 * np.sin(2 * np.pi * t / 12 - 1.0) + 0.08 * np.cos(4 * np.pi * t / 12)
+    y = 120 * np.exp(0.1 * t / 12 + season + lasting + 0.02 * rng.normal(size=144))
     return Series(
-        *(y, 12, 24, hm.LogNormal()),
-        lambda: hm.Linear() + repeating(YEAR, 10 * YEAR) + hm.Matern32(lengthscale=YEAR),
+        *(pd.Series(y, pd.date_range("2013-01-01", periods=144, freq="MS")), 12, 24),
+        *(hm.LogNormal(), lambda: hm.Linear() + repeating(YEAR, 10 * YEAR) + lasts(YEAR)),
     )
 
 
@@ -77,7 +87,35 @@ def warmth() -> Series:
     )
 
 
-SERIES = {"air passengers": air, "rentals (simulated)": rentals, "warmth (simulated)": warmth}
+def seattle(folder: Path) -> Series:
+    """Real: weekly means of the highest temperature of the day, over four years."""
+    table = pd.read_parquet(folder / "data" / "seattle.parquet").set_index("date")
+    y = table["temp_max"].resample("7D").mean()[:208]
+    return Series(
+        *(y, 52, 26, hm.Gaussian()),
+        lambda: repeating(YEAR, 10 * YEAR) + hm.Matern12(lengthscale=3 * WEEK),
+    )
+
+
+def bikes(folder: Path) -> Series:
+    """Real: rentals by registered users an hour, over two months; the last week is held out."""
+    table = pd.read_parquet(folder / "data" / "bike.parquet").set_index("time")
+    y = table["registered"].asfreq("h").ffill()  # a few hours are missing
+    return Series(
+        *(y, 168, 168, hm.NegativeBinomial()),
+        lambda: repeating(DAY, 4 * WEEK) + repeating(WEEK, 4 * WEEK) + lasts(pd.Timedelta(hours=6)),
+    )
+
+
+SIMULATED: dict[str, Callable[[], Series]] = {
+    "visitors (simulated)": visitors,
+    "rentals (simulated)": rentals,
+    "warmth (simulated)": warmth,
+}
+REAL: dict[str, Callable[[Path], Series]] = {
+    "Seattle, warmest of the day": seattle,
+    "bikes by the hour": bikes,
+}
 
 
 def scores(draws: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -113,9 +151,12 @@ def forecast(series: Series, n: int) -> np.ndarray:
     return model.sample_y(tail, n)["y"]
 
 
-def main() -> None:
+def main(folder: Path | None) -> None:
+    every = dict(SIMULATED)
+    if folder is not None:
+        every |= {name: partial(make, folder) for name, make in REAL.items()}
     rows = {}
-    for name, make in SERIES.items():
+    for name, make in every.items():
         series = make()
         y = series.y.to_numpy()[-series.tail :]
         for kind, draws in (("model", forecast(series, 2000)), ("naive", naive(series, 2000))):
@@ -124,4 +165,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=Path, default=os.environ.get("HETMOGP_TABLES"))
+    found = parser.parse_args().tables
+    main(None if found is None else Path(found))

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -338,6 +339,24 @@ def prediction(peers: dict[str, Peer], N: int = 1_000_000) -> dict[str, Any]:
     return found
 
 
+def joint_draws(peers: dict[str, Peer]) -> dict[str, Any]:
+    print(f"\n{draws.DRAWS:,} joint draws, three outputs, M = 100, Q = 3")
+    found: dict[str, Any] = {
+        kind: draws.apart(kind) for kind in ("functions", "observations", "scikit-learn")
+    }
+    if "gpflow" in peers:
+        peer = Peer("gpflow", peers["gpflow"].python)  # a fresh one: memory is measured
+        answer = peer("draw", N=draws.FEW, M=100, n=draws.DRAWS)
+        peer.close()
+        found["gpflow"] = {"seconds": answer["answer"], "peak_gb": answer["peak_gb"]}
+        print(
+            f"  GPflow, three functions at {draws.FEW:,} rows: {answer['answer']:.1f} s, "
+            f"most memory {answer['peak_gb']:.2f} GB",
+            flush=True,
+        )
+    return found
+
+
 FIRST = """
 import sys, time
 began = time.perf_counter()
@@ -459,6 +478,7 @@ def main(only: list[str], python: Path, sizes: list, rounds: int, out: Path | No
         "gap": gap,
         "quality": lambda: quality(peers),
         "prediction": lambda: prediction(peers),
+        "draws": lambda: joint_draws(peers),
         "first": lambda: first_use(peers, rounds),
     }
     try:

@@ -19,7 +19,6 @@ from scipy.special import expit
 
 import hetmogp as hm
 from hetmogp import curves, plots
-from hetmogp.plots import outputs
 from hetmogp.scoring import transforms
 
 rng = np.random.default_rng(5)
@@ -248,7 +247,9 @@ def test_censored_times_are_marked(one):
     model, X, Y = one
     ax = plots.posterior(model, "life", X=X, Y=Y)
     censored = Y["ended"] == 0
-    np.testing.assert_allclose(labelled(ax.lines, "censored").get_ydata(), Y["life"][censored])
+    np.testing.assert_allclose(
+        labelled(ax.lines, "censored: at least this").get_ydata(), Y["life"][censored]
+    )
     assert len(labelled(ax.lines, "observed").get_ydata()) == (~censored).sum()
 
 
@@ -273,14 +274,18 @@ def test_dates_stay_dates(dated):
 def test_directions_go_round():
     turn = np.linspace(0.0, 2.5 * np.pi, 50)
     centre = (turn + np.pi) % (2 * np.pi) - np.pi
-    ax = plt.subplots()[1]
-    outputs._around(turn, curves.Curve(centre, centre - 0.3, centre + 0.3, "mean", "band"), ax)
-    for line in ax.lines:  # unbroken, and the same direction
-        assert np.abs(np.diff(line.get_ydata())).max() < 0.2
-        np.testing.assert_allclose(np.cos(line.get_ydata()), np.cos(centre), atol=1e-9)
-    shown = [np.abs(line.get_ydata()) <= np.pi for line in ax.lines]
+    parts = curves.turns(curves.Curve(centre, centre - 0.3, centre + 0.3, "mean", "band"))
+    for part in parts:  # unbroken, and the same direction
+        assert np.abs(np.diff(part.centre)).max() < 0.2
+        np.testing.assert_allclose(np.cos(part.centre), np.cos(centre), atol=1e-9)
+    shown = [np.abs(part.centre) <= np.pi for part in parts]
     assert np.all(np.any(shown, axis=0))
+
+    wind = {"wind": np.angle(np.exp(1j * turn))}
+    model = hm.HetMOGP({"wind": hm.VonMises()}, latents=1, **OPTIONS).fit(turn, wind)
+    ax = plots.posterior(model, "wind")
     assert ax.get_ylim() == (-np.pi, np.pi)
+    assert legend_of(ax) == ["90% interval", "mean"]  # once each
 
 
 def test_what_cannot_be_drawn_is_refused(one, plane):
@@ -409,9 +414,9 @@ def test_the_heat_map_is_the_correlation(one, dated):
     model, _, _ = one
     B = model.coregionalisation_.sum(axis=0)
     ax: Any = plots.coregionalisation(model)
-    drawn = np.asarray(ax.images[0].get_array())
+    drawn = np.asarray(ax.collections[0].get_array())
     np.testing.assert_allclose(drawn, B / np.sqrt(np.outer(np.diag(B), np.diag(B))), rtol=1e-9)
-    assert ax.images[0].get_clim() == (-1.0, 1.0)
+    assert ax.collections[0].get_clim() == (-1.0, 1.0)
     J = len(model.parameter_names_)
     assert [text.get_text() for text in ax.get_xticklabels()] == model.parameter_names_
     cells = [float(text.get_text().replace("−", "-")) for text in ax.texts]
@@ -426,7 +431,7 @@ def test_a_function_without_weight_has_no_correlation(one):
     B[:, 1, :] = B[:, :, 1] = 0.0
     vars(model.fitted)["coregionalisation"] = B
     ax: Any = plots.coregionalisation(model)
-    found = np.ma.filled(ax.images[0].get_array(), np.nan)
+    found = np.ma.filled(ax.collections[0].get_array(), np.nan)
     assert np.isnan(found[1]).all()
     assert np.isfinite(np.delete(np.delete(found, 1, 0), 1, 1)).all()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import norm, poisson
 
 import hetmogp as hm
@@ -166,22 +167,39 @@ def test_groups_for_arviz_belong_together(model, table):
     np.testing.assert_allclose(groups["log_likelihood"]["cases"][0], density, rtol=1e-8)
     drawn = groups["posterior_predictive"]["cases"][0]
     assert drawn.mean() == pytest.approx(rate.mean(), rel=0.05)
-    bare, _ = groups_of(model.fitted, table[["day", "site"]], 3, None, 1)
-    assert set(bare) == {"posterior", "posterior_predictive"}
-
-
-def test_arviz_gets_them_under_its_names(model, table):
     X = table[["day", "site"]]
-    try:
-        import arviz  # noqa: F401
-    except ImportError:
-        with pytest.raises(ImportError, match=r"hetmogp\[arviz\]"):
-            model.to_arviz(X)
-        return
-    data = model.to_arviz(X, 20, table)
+    bare, _ = groups_of(model.fitted, X, 3, None, 1)
+    assert set(bare) == {"posterior", "posterior_predictive"}
+    many, _ = groups_of(model.fitted, X, 3, None, 1, "cases", {"population": 1e5})
+    assert list(many["posterior_predictive"]) == ["cases"]
+    rate = np.exp(many["posterior"]["f"][..., names.index("cases.rate")]) * 1e5
+    assert many["posterior_predictive"]["cases"].mean() == pytest.approx(rate.mean(), rel=0.02)
+    with pytest.raises(ValueError, match="given is for inputs without Y"):
+        groups_of(model.fitted, X, 3, seen, 1, None, {"population": 1.0})
+
+
+def test_without_arviz_the_error_says_what_to_install(model, table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"hetmogp\[arviz\]"):
+        model.to_arviz(table[["day", "site"]])
+
+
+@pytest.mark.filterwarnings("ignore")  # of ArviZ and xarray themselves
+def test_arviz_can_use_what_it_gets(model, table):
+    """Names and shapes, and leave-one-out: its score and effective number add up to the lppd."""
+    arviz = pytest.importorskip("arviz")
+    seen = table.assign(cases=table["cases"].where(np.arange(N) % 5 > 0))
+    data = model.to_arviz(table[["day", "site"]], 400, seen)
     assert data["posterior"]["f"].dims == ("chain", "draw", "row", "function")
     assert list(data["posterior"]["f"].coords["function"].values) == model.parameter_names_
-    assert data["log_likelihood"]["cases"].shape == (1, 20, N)
+    density = np.asarray(data["log_likelihood"]["cases"])
+    assert density.shape == (1, 400, (np.arange(N) % 5 > 0).sum())
+    np.testing.assert_array_equal(data["observed_data"]["cases"], seen["cases"].dropna())
+    loo = arviz.loo(data, var_name="cases")
+    lppd = np.sum(logsumexp(density[0], axis=0) - np.log(400))
+    score, effective = (loo.elpd, loo.p) if hasattr(loo, "elpd") else (loo.elpd_loo, loo.p_loo)
+    assert score + effective == pytest.approx(lppd, rel=1e-6)
+    assert 0 < effective < 30
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -304,6 +322,23 @@ def test_a_difference_has_the_moments_of_both_together(model, table):
     same = model.difference(a, a, outputs="level", n_samples=100).loc["level"]
     assert same["positive"] == pytest.approx(0.5, abs=0.2)
     assert abs(same["mean"]) < 1e-5
+
+
+def test_a_difference_of_rates_counts_how_many_are_exposed(model, table):
+    """E[cases] = population × rate: equal rows differ by the populations times the mean rate."""
+    a = table[["day", "site"]].iloc[:5]
+    options: dict = {"outputs": "cases", "n_samples": 3000}
+    rate = model.aggregate(a, outputs="cases", of="expected", n_samples=3000)["cases_mean"].iloc[0]
+    pair = ({"population": 300.0}, {"population": np.full(5, 100.0)})
+    found = model.difference(a, a, given=pair, **options).loc["cases"]
+    assert found["mean"] == pytest.approx(200.0 * rate, rel=0.02)
+    assert found["positive"] == 1.0
+    same = model.difference(a, a, given={"population": 300.0}, **options).loc["cases"]
+    assert abs(same["mean"]) < 1e-3 * 300.0 * rate
+    with pytest.raises(ValueError, match="has exposure of output 'cases' for the first rows and"):
+        model.difference(a, a, given=({"population": 300.0}, None), **options)
+    with pytest.raises(ValueError, match="given has 3 parts; a pair is for X_a and for X_b"):
+        model.difference(a, a, given=(None, None, None))
 
 
 def test_the_peak_is_that_of_every_draw(model, table, monkeypatch):

@@ -113,6 +113,21 @@ def predict(N: int, M: int) -> float:
     return time.perf_counter() - began
 
 
+def draw(N: int, M: int, n: int) -> float:
+    """Seconds of joint draws of three functions, from the covariance over all rows."""
+    model = build(problem(M, 10, 3, 2, 2))
+    X = tf.constant(np.random.default_rng(0).uniform(size=(N, 2)))
+
+    @tf.function
+    def draws():
+        return model.predict_f_samples(X, n, full_cov=True, full_output_cov=False)
+
+    draws().numpy()
+    began = time.perf_counter()
+    draws().numpy()
+    return time.perf_counter() - began
+
+
 def train(path: str, steps: int, every: int, batch: int) -> list[tuple[float, float]]:
     """(training seconds, NLPD) after every so many steps; compiling is not counted."""
     data = np.load(path)
@@ -139,4 +154,4 @@ def train(path: str, steps: int, every: int, batch: int) -> list[tuple[float, fl
 
 
 if __name__ == "__main__":
-    serve(step=step, first=first, predict=predict, train=train)
+    serve(step=step, first=first, predict=predict, draw=draw, train=train)

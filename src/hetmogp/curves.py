@@ -63,13 +63,15 @@ class Seen(NamedTuple):
         inputs: the inputs at which they were observed.
         codes: the values as numbers; classes as positions.
         values: the values on the scale of a plot: rates, numeric labels or positions.
-        censored: the values that are right-censored.
+        larger: which values are only known to be at least so large.
+        smaller: which values are only known to be at most so large.
     """
 
     inputs: np.ndarray  # (n, p)
     codes: np.ndarray  # (n,)
     values: np.ndarray  # (n,)
-    censored: np.ndarray  # (n,)
+    larger: np.ndarray  # (n,)
+    smaller: np.ndarray  # (n,)
 
     def at(self, rows: np.ndarray) -> Self:
         """The values at some rows."""
@@ -140,8 +142,9 @@ def seen_of(data: Dataset, output: str) -> Seen:
         values = likelihood.decode(codes).astype(float)
     exact, a, b = likelihood.at(given).known(codes, np)
     larger = ~exact & np.isfinite(a) & np.isinf(b)
-    censored = np.broadcast_to(likelihood.censored(given), codes.shape) | larger
-    return Seen(data.inputs[d][seen], codes, values, censored)
+    smaller = ~exact & np.isinf(a) & (b <= codes)  # not what was rounded to the end of its range
+    larger = np.broadcast_to(likelihood.censored(given), codes.shape) | larger
+    return Seen(data.inputs[d][seen], codes, values, larger, smaller & ~larger)
 
 
 def gaps(seen: np.ndarray, every: np.ndarray) -> list[tuple[float, float]]:

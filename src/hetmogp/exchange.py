@@ -1,5 +1,6 @@
 """A fitted model for ArviZ: draws, what they predict, and how probable they make the data."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,13 +20,21 @@ __all__ = ["groups_of", "to_arviz"]
 Groups = dict[str, dict[str, np.ndarray]]
 
 
-def to_arviz(fitted: Fitted, X: Any, n: int, Y: Any, seed: int) -> Any:
+def to_arviz(
+    fitted: Fitted,
+    X: Any,
+    n: int,
+    Y: Any,
+    seed: int,
+    outputs: str | Sequence[str] | None = None,
+    given: Any = None,
+) -> Any:
     """Draws as ArviZ holds them; see `HetMOGP.to_arviz`."""
     try:
         import arviz
     except ImportError:
         raise ImportError('to_arviz needs ArviZ: pip install "hetmogp[arviz]"') from None
-    groups, rows = groups_of(fitted, X, n, Y, seed)
+    groups, rows = groups_of(fitted, X, n, Y, seed, outputs, given)
     dims = {"f": ["row", "function"], **{name: [f"{name}_row"] for name in rows}}
     places = {f"{name}_row": at for name, at in rows.items()}
     named: dict[str, Any] = {"coords": {"function": fitted.parameter_names, **places}, "dims": dims}
@@ -35,21 +44,30 @@ def to_arviz(fitted: Fitted, X: Any, n: int, Y: Any, seed: int) -> Any:
 
 
 def groups_of(
-    fitted: Fitted, X: Any, n: int, Y: Any, seed: int
+    fitted: Fitted,
+    X: Any,
+    n: int,
+    Y: Any,
+    seed: int,
+    outputs: str | Sequence[str] | None = None,
+    given: Any = None,
 ) -> tuple[Groups, dict[str, np.ndarray]]:
     """The arrays of each group of ArviZ, and the rows that each output has there.
 
     All groups are of the same draws of the parameter functions. What is drawn has the axes chain
     (of which there is one), draw and row; classes are positions.
     """
-    ask = Ask.of(fitted, X, None, None, n, seed)
+    if Y is not None and given is not None:
+        raise ValueError("given is for inputs without Y; with Y its columns are taken from there")
+    ask = Ask.of(fitted, X, outputs, given, n, seed)
     every = np.arange(len(ask.table))
-    rows, seen, given = dict.fromkeys(ask.outputs, every), {}, {}
+    rows, seen, columns = dict.fromkeys(ask.outputs, every), {}, dict(ask.given)
     if Y is not None:
         data = fitted.read(X, Y)
         for name, y, arguments in zip(data.names, data.values, data.given, strict=True):
-            rows[name] = np.flatnonzero(~np.isnan(y))
-            seen[name], given[name] = y[rows[name]], arguments
+            if name in rows:
+                rows[name] = np.flatnonzero(~np.isnan(y))
+                seen[name], columns[name] = y[rows[name]], arguments
     f = FunctionDraws(fitted, ask.n, ask.seed).at(ask.table)
     groups: Groups = {
         "posterior": {"f": np.moveaxis(f[:, :, fitted.places], 1, 0)[None]},
@@ -59,12 +77,12 @@ def groups_of(
         groups |= {"log_likelihood": {}, "observed_data": seen}
     for name in ask.outputs:
         at = rows[name]
-        one = Ask(fitted, ask.table, given, [name], ask.n, ask.seed)
+        one = Ask(fitted, ask.table, columns, [name], ask.n, ask.seed)
         drawn = one.given_functions(f[at], at)[name]
         groups["posterior_predictive"][name] = drawn.T[None]
         if Y is not None:
             likelihood, part = fitted.outputs[name]
-            arguments = {argument: column[at] for argument, column in given[name].items()}
+            arguments = {argument: column[at] for argument, column in columns[name].items()}
             with session(fitted.dtype):
                 density = rowwise(
                     lambda g, y, f, likelihood=likelihood: _log_prob(likelihood, g, y, f),

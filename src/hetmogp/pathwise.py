@@ -35,7 +35,7 @@ __all__ = ["FREQUENCIES", "GROUP", "Paths", "exact_draws"]
 
 GROUP = 128  # draws that share their features
 FREQUENCIES = 256  # of each latent, in each group
-LARGEST = 1e7  # numbers of all draws at a chunk of rows
+LARGEST = 1e6  # numbers of all draws at a chunk of rows
 
 
 class _Waves(eqx.Module):

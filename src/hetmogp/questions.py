@@ -1,7 +1,6 @@
 """Questions that span rows, asked of a fitted model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from .fitted import Fitted
 from .sampling import Ask, FunctionDraws, Kind, sample_y
 
 __all__ = ["Questions"]
+
+Given = Mapping[str, Any] | pd.DataFrame | None  # columns that likelihoods take beside outputs
 
 
 class Questions:
@@ -43,7 +44,7 @@ class Questions:
         n_samples: int = 1,
         random_state: int = 0,
         outputs: str | Sequence[str] | None = None,
-        given: Mapping[str, Any] | pd.DataFrame | None = None,
+        given: Given = None,
     ) -> dict[str, np.ndarray]:
         """Draw observations, jointly over rows and outputs.
 
@@ -73,7 +74,7 @@ class Questions:
         level: float = 0.9,
         above: float | Mapping[str, float] | None = None,
         weights: Any = None,
-        given: Mapping[str, Any] | pd.DataFrame | None = None,
+        given: Given = None,
         n_samples: int = 1000,
         random_state: int = 0,
     ) -> pd.DataFrame:
@@ -114,6 +115,7 @@ class Questions:
         how: How = "mean",
         of: Kind = "expected",
         level: float = 0.9,
+        given: Given | tuple[Given, Given] = None,
         n_samples: int = 1000,
         random_state: int = 0,
     ) -> pd.DataFrame:
@@ -126,6 +128,7 @@ class Questions:
             how: how the rows of each become one number; see `aggregate`.
             of: "expected", or "observations" with their noise.
             level: the probability of the intervals.
+            given: as for `predict`, for the rows of both; or a pair, for X_a and for X_b.
             n_samples: how many draws.
             random_state: the draws follow from it.
 
@@ -133,10 +136,14 @@ class Questions:
             A row per output: mean, standard deviation and interval of a − b, and "positive", the
             probability that a is larger (half of it where they are equal).
         """
-        fitted = self.fitted
-        a, b = (Ask.of(fitted, X, outputs, None, n_samples, random_state, of) for X in (X_a, X_b))
-        both = replace(a, table=np.concatenate([a.table, b.table]), index=None)
-        return aggregates.difference(both, len(a.table), how, level)
+        if isinstance(given, tuple) and len(given) != 2:
+            raise ValueError(f"given has {len(given)} parts; a pair is for X_a and for X_b")
+        of_each = given if isinstance(given, tuple) else (given, given)
+        a, b = (
+            Ask.of(self.fitted, X, outputs, columns, n_samples, random_state, of)
+            for X, columns in zip((X_a, X_b), of_each, strict=True)
+        )
+        return aggregates.difference(a.followed_by(b), len(a.table), how, level)
 
     def peak(
         self,
@@ -146,7 +153,7 @@ class Questions:
         of: Kind = "expected",
         lowest: bool = False,
         level: float = 0.9,
-        given: Mapping[str, Any] | pd.DataFrame | None = None,
+        given: Given = None,
         n_samples: int = 1000,
         random_state: int = 0,
     ) -> pd.DataFrame:
@@ -170,7 +177,16 @@ class Questions:
         ask = Ask.of(self.fitted, X, outputs, given, n_samples, random_state, of)
         return aggregates.peak(ask, level, lowest)
 
-    def to_arviz(self, X: Any, n: int = 500, Y: Any = None, seed: int = 0) -> Any:
+    def to_arviz(
+        self,
+        X: Any,
+        n: int = 500,
+        Y: Any = None,
+        seed: int = 0,
+        *,
+        outputs: str | Sequence[str] | None = None,
+        given: Given = None,
+    ) -> Any:
         """Draws for ArviZ, whose plots and comparisons then work; needs `hetmogp[arviz]`.
 
         Args:
@@ -179,10 +195,12 @@ class Questions:
             Y: what was observed there, as for `fit`. Without it there are no observed data and no
                 log likelihood.
             seed: the draws follow from it.
+            outputs: the outputs; all of them by default.
+            given: as for `predict`, where there is no Y, which has these columns itself.
 
         Returns:
             An `InferenceData` (a `DataTree` from ArviZ 1 on): the parameter functions as `f` in
             `posterior`; each output in `posterior_predictive`, `observed_data` and
             `log_likelihood`, at the rows where it was observed. Classes are positions.
         """
-        return exchange.to_arviz(self.fitted, X, n, Y, seed)
+        return exchange.to_arviz(self.fitted, X, n, Y, seed, outputs, given)

@@ -6,8 +6,8 @@ functions (`pathwise`), evaluated a chunk of rows at a time.
 
 import operator
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -28,8 +28,8 @@ from .session import session
 __all__ = ["Ask", "FunctionDraws", "Kind", "sample_y", "whole"]
 
 DENSE = 1000  # latents over all rows, up to which draws are exact
-ROWS = 2048  # at a time
-LARGEST = 2e7  # numbers of an output at a time
+ROWS = 2048  # at a time, at most
+LARGEST = 2.5e5  # draws of an output at a time: larger chunks take more memory and no less time
 
 Kind = Literal["observations", "expected"]
 
@@ -65,8 +65,9 @@ class FunctionDraws:
         table, _ = read_inputs(X, self._fitted.columns)
         places = self._fitted.places
         result = np.empty((self.n, len(table), len(places)))
-        for begin in range(0, len(table), ROWS):
-            rows = slice(begin, begin + ROWS)
+        size = _rows_at_once(self.n)
+        for begin in range(0, len(table), size):
+            rows = slice(begin, begin + size)
             result[:, rows] = np.swapaxes(self.at(table[rows]), 0, 1)[:, :, places]
         return result
 
@@ -133,6 +134,24 @@ class Ask:
         n, seed = whole(n, "n_samples"), whole(seed, "random_state", 0)
         return cls(fitted, table, arguments, chosen, n, seed, kind, index)
 
+    def followed_by(self, other: "Ask") -> "Ask":
+        """The rows of both, the other's last, drawn together."""
+        for name, columns in self.given.items():
+            if set(columns) != set(other.given[name]):
+                raise ValueError(
+                    f"given has {_listed(columns)} of output {name!r} for the first rows and "
+                    f"{_listed(other.given[name])} for the others; give the same for both"
+                )
+        given = {
+            name: {
+                argument: np.concatenate([column, other.given[name][argument]])
+                for argument, column in columns.items()
+            }
+            for name, columns in self.given.items()
+        }
+        table = np.concatenate([self.table, other.table])
+        return replace(self, table=table, given=given, index=None)
+
     @property
     def dense(self) -> bool:
         """Whether the draws are exact; those of local latents always come from functions."""
@@ -152,7 +171,7 @@ class Ask:
         """
         if order is None:
             order = np.arange(len(self.table)) if self.dense else self._functions.order(self.table)
-        size = int(np.clip(LARGEST // self.n, 64, ROWS))
+        size = _rows_at_once(self.n)
         for begin in range(0, len(order), size):
             rows = order[begin : begin + size]
             f = self._exact[rows] if self.dense else self._functions.at(self.table[rows])
@@ -215,6 +234,15 @@ def sample_y(ask: Ask) -> dict[str, np.ndarray]:
         for name, own in values.items():
             draws[name][:, rows] = own.T
     return {name: ask.fitted.likelihoods[name].decode(own) for name, own in draws.items()}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _rows_at_once(n: int) -> int:
+    """How many rows a chunk of n draws has."""
+    return min(max(int(LARGEST // n), 64), ROWS)
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:

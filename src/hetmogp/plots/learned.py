@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from sklearn.utils.validation import check_is_fitted
 
+from .. import pictures
+from ..columns import Column
 from ..curves import line_through, reach_of, shown_as
 from ..model import HetMOGP
-from .canvas import DATA, INK, SERIES, band, canvas, finish, panels_for, plain
+from ..pictures import DATA, INK
+from ..pictures.marks import axis_of
+from .canvas import canvas, panels_for, plain
+from .draw import draw, name_axis
 
 __all__ = ["bound", "coregionalisation", "latents", "parameter_functions"]
 
@@ -50,9 +54,9 @@ def parameter_functions(
     panels = panels_for(len(chosen), axes)
     for ax, name in zip(panels, chosen, strict=True):
         j = every.index(name)
-        band(shown, mean[:, j], reach * std[:, j], level, ax)
+        _band(shown, mean[:, j], reach * std[:, j], level, ax)
         ax.set_title(plain(name), fontsize="medium")
-    finish(panels, model.columns_[line.j], "before its link", axes is None)
+    _finish(panels, model.columns_[line.j], "before its link", axes is None)
     return panels
 
 
@@ -84,7 +88,7 @@ def latents(
     copies = [(q, r) for q, rank in enumerate(ranks) for r in range(rank)]
     panels = panels_for(len(copies), axes, height=2.6)
     for k, (ax, (q, r)) in enumerate(zip(panels, copies, strict=True)):
-        band(shown, mean[:, k], reach * std[:, k], level, ax)
+        _band(shown, mean[:, k], reach * std[:, k], level, ax)
         if q < len(model.inducing_inputs_):  # a local latent has none
             Z = shown_as(model, model.inducing_inputs_[q], line.j)
             look: dict[str, Any] = {"color": DATA, "label": "inducing inputs"}
@@ -93,7 +97,7 @@ def latents(
         unused = "" if model.weights_[:, k].any() else " (no weight)"
         kernel = textwrap.fill(model.kernels_[q].in_words(units), 44)
         ax.set_title(plain(f"latent {q}{copy}{unused}\n{kernel}"), fontsize="medium")
-    finish(panels, model.columns_[line.j], "u", axes is None)
+    _finish(panels, model.columns_[line.j], "u", axes is None)
     return panels
 
 
@@ -107,31 +111,19 @@ def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
         ax: where to draw.
     """
     check_is_fitted(model, "elbo_")
-    names = model.parameter_names_
-    J = len(names)
     summary = model.summary()
     varies = summary.functions["std"].to_numpy() > 0
-    correlation = np.where(varies & varies[:, None], summary.correlation, np.nan)
-    side = 2.2 + 0.55 * min(J, 16)
+    table = summary.correlation.where(varies & varies[:, None])
+    sizes = [len(one.latent) for one in model.likelihoods_.values()]
+    side = 2.2 + 0.55 * min(len(table), 16)
     axes, _ = canvas(ax, (side + 1.2, side))
+    draw(pictures.correlation(table, sizes), axes)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_facecolor("#e4e6ea")
-    image = axes.imshow(correlation, cmap="RdBu_r", vmin=-1.0, vmax=1.0, aspect="auto")
-    axes.figure.colorbar(image, ax=axes, label="correlation", fraction=0.045)
-    if J <= 16:  # more would not be read
-        for i, j in np.argwhere(np.isfinite(correlation)):
-            r = correlation[i, j]
-            colour = "white" if abs(r) > 0.6 else "black"
-            text = f"{r:.2f}".replace("-0.00", "0.00").replace("-", "−")
-            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
-    said = [plain(name) for name in names]
-    axes.set_xticks(range(J), said, rotation=40, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(J), said)
     axes.tick_params(length=0)
-    for end in np.cumsum([len(one.latent) for one in model.likelihoods_.values()])[:-1]:
-        axes.axhline(end - 0.5, color="black", lw=1.2)
-        axes.axvline(end - 0.5, color="black", lw=1.2)
+    axes.tick_params(axis="x", rotation=40)
+    for text in axes.get_xticklabels():
+        text.set(ha="right", rotation_mode="anchor")
     return axes
 
 
@@ -143,24 +135,32 @@ def bound(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
         ax: where to draw.
     """
     check_is_fitted(model, "elbo_")
-    history = np.asarray(model.history_, float)
     axes, own = canvas(ax)
-    full = model.method_ == "vem"
-    at = np.arange(len(history)) + (0 if full else 1)  # rounds start from a first q(u)
-    each = "round" if full else "window of steps"
-    label = "bound after each round" if full else "mean bound of each window"
-    axes.plot(at, history, color=INK, lw=1.8, marker="." if len(at) <= 60 else None, label=label)
-    axes.axhline(model.elbo_, color=DATA, lw=1, ls="--", zorder=1)
-    last = at[-1] if len(at) else 0
-    final = f"final bound {model.elbo_:.1f}".replace("-", "−")
-    axes.plot([last], [model.elbo_], "D", color=SERIES[5], ms=6, label=final)
-    if len(at) < 2:  # a single window has no range of its own
-        axes.set_xlim(last - 1, last + 1)
-    ended = "converged" if model.converged_ else "not converged"
-    taken = f"{model.n_iter_} {'round' if full else 'step'}{'s' * (model.n_iter_ != 1)}"
-    axes.set(xlabel=each, ylabel="evidence lower bound (nats)", title=f"{ended} in {taken}")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    draw(pictures.bound(model), axes)
     axes.legend(loc="lower right", frameon=False)
     if own:
         axes.margins(y=0.08)
     return axes
+
+
+def _band(x: np.ndarray, mean: np.ndarray, reach: np.ndarray, level: float, ax: Axes) -> None:
+    """A mean and so much each way."""
+    name = f"{100 * level:g}% band"
+    ax.fill_between(x, mean - reach, mean + reach, color=INK, alpha=0.18, lw=0, label=name)
+    ax.plot(x, mean, color=INK, lw=2, label="mean")
+
+
+def _finish(panels: np.ndarray, column: Column, ylabel: str, own: bool) -> None:
+    """Name the axes at the edges of a grid of panels, and add one legend for all."""
+    for k, ax in enumerate(panels):
+        ax.margins(x=0)
+        name_axis(ax.xaxis, axis_of(column))
+        if own and k + 3 < len(panels):
+            ax.set_xlabel("")
+        if not own or k % 3 == 0:
+            ax.set_ylabel(ylabel)
+    if own:
+        handles, labels = panels[0].get_legend_handles_labels()
+        panels[0].figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(labels), frameon=False
+        )

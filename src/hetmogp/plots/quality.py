@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from scipy.stats import kstwo
 from sklearn.utils.validation import check_is_fitted
 
+from .. import pictures
 from ..curves import likelihood_of
 from ..model import HetMOGP
-from ..scoring import has_transforms, reliability, transforms
-from .canvas import DATA, INK, SERIES, canvas, plain
+from ..pictures import DATA, INK, SERIES
+from .canvas import canvas, plain
+from .draw import draw
 
 __all__ = ["calibration", "comparison"]
-
-NOMINAL = np.linspace(0.0, 1.0, 101)  # coverages that are looked at
 
 
 def calibration(
@@ -48,28 +47,7 @@ def calibration(
     if not seen:
         raise ValueError(f"Y has no observed value of {', '.join(map(str, chosen))}")
     axes, own = canvas(ax, (7.4, 5.0))
-    ordered = [name for name in seen if has_transforms(model.likelihoods_[name])]
-    _chance([len(seen[name].numbers) for name in ordered], axes)
-    axes.plot([0, 1], [0, 1], color="black", lw=1, ls="--", zorder=2)
-    for k, (name, one) in enumerate(seen.items()):
-        look: dict[str, Any] = {
-            "color": SERIES[k % len(SERIES)],
-            "label": plain(f"{name} (n = {len(one.numbers)})"),
-        }
-        if name in ordered:
-            inside = np.abs(2.0 * transforms(one) - 1.0)
-            covered = np.searchsorted(np.sort(inside), NOMINAL, side="right") / len(inside)
-            style = ("-", "--", ":", "-.")[k // len(SERIES) % 4]
-            axes.plot(NOMINAL, covered, lw=1.8, ls=style, **look)
-        else:
-            p, share, reach = reliability(one)
-            axes.errorbar(p, share, reach, fmt="o:", ms=4, lw=1, capsize=2, **look)
-    across, up = [], []
-    if ordered:
-        across, up = ["nominal coverage"], ["observed coverage"]
-    if len(ordered) < len(seen):
-        across, up = [*across, "predicted probability"], [*up, "observed share"]
-    axes.set(xlabel=" / ".join(across), ylabel=" / ".join(up), xlim=(0, 1), ylim=(0, 1))
+    draw(pictures.calibration(seen), axes)
     if own:
         axes.figure.legend(loc="outside right upper", frameon=False)
     else:
@@ -129,22 +107,6 @@ def comparison(joint: HetMOGP, alone: HetMOGP, X: Any, Y: Any, *, ax: Axes | Non
         "NLPD, joint − independent (nats per value, ± standard error)\n← joint is better"
     )
     return axes
-
-
-def _chance(counts: Sequence[int], ax: Axes) -> None:
-    """Where 95% of whole curves of n values would stay, by Kolmogorov and Smirnov.
-
-    Where outputs differ much in size, for the smallest and the largest.
-    """
-    if not counts:
-        return
-    fewest, most = min(counts), max(counts)
-    for n in (fewest, most) if most > 2 * fewest else (fewest,):
-        reach = kstwo.ppf(0.95, n)
-        lower, upper = np.clip(NOMINAL - reach, 0, 1), np.clip(NOMINAL + reach, 0, 1)
-        ax.fill_between(
-            NOMINAL, lower, upper, color="#808080", alpha=0.2, lw=0, label=f"95% by chance, n = {n}"
-        )
 
 
 def _standard_error(values: np.ndarray) -> float:

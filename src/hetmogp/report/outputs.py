@@ -1,45 +1,42 @@
-"""One output over the inputs, as pictures to hover over and to zoom."""
+"""Which pictures of the outputs a report has, and what is said of each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice, product
-from typing import Any
 
 import numpy as np
-import pandas as pd
-import plotly.graph_objects as go
 
-from ..curves import (
-    Curve,
-    Seen,
-    bundle_of,
-    curve_of,
-    gaps,
-    line_through,
-    quantity,
-    range_of,
-    seen_of,
-    turns,
-)
+from .. import pictures
+from ..curves import Line, bundle_of, curve_of, line_through, middle, range_of
 from ..kernels import FeaturesMissingError
-from ..likelihoods import Likelihood
 from ..model import HetMOGP
+from ..pictures import Dots, Picture, Place
+from ..pictures.maps import mesh
 from ..prediction import OutputPrediction, Prediction
 from ..tables import Dataset
-from .canvas import COLOURS, DATA, GAP, NAMES, faint, finish
 
 __all__ = ["LEVEL", "Pictures"]
 
 LEVEL = 0.9  # of bands and intervals
 POINTS = 100  # of a curve
 SIDE = 40  # of a map
-MOST_CURVES = 8  # combinations of labels, each a curve
+MOST_CURVES = 7  # combinations of labels, each a curve of its own colour
 SHOWN = 3  # of them, until the reader asks for more
 MOST_SLICES = 4  # inputs looked along, where there are more than two
 MOST_BARS = 50  # combinations of labels, where there are no other inputs
-DRAWS = 8  # of a function, beside its band
-MOST_DOTS = 2000  # observed values in one picture
-Picture = tuple[str, go.Figure]  # with its caption
-Place = dict[int, int]  # of inputs that are labels, by position: which label
+DRAWS, FUTURES = 8, 3  # of a function beside its band, and in a forecast
+MOST_DOTS = 2000  # observed values of an output
+AHEAD = 0.1  # of the range of the data: how far forecasts reach
+STEPS = 60  # of a forecast, at most
+QUARTER = 0.75  # of the observed values: the limit of a map where none is given
+SEEN = (
+    ("dot", "dots", "observed values"),
+    ("tick", "ticks", "observed values"),
+    ("up", "triangles that point up", "values known to be at least so large"),
+    ("down", "triangles that point down", "values known to be at most so large"),
+)
+UNORDERED = ("circular", "nominal", "yes/no")  # of which there are no fans
+Labels = dict[int, int]  # of inputs that are labels, by position: which label
 
 
 class Pictures:
@@ -48,10 +45,15 @@ class Pictures:
     Args:
         model: a fitted model.
         data: what was observed, to be drawn as well.
+        above: limits by output, for maps of how probable it is that they are exceeded.
     """
 
-    def __init__(self, model: HetMOGP, data: Dataset | None):
-        self._model, self._data, self._columns = model, data, model.columns_
+    def __init__(
+        self, model: HetMOGP, data: Dataset | None, above: Mapping[str, float] | None = None
+    ):
+        self._model, self._columns = model, model.columns_
+        self._data = None if data is None else _thinned(data)
+        self._above = dict(above or {})
         self._labels = [j for j, c in enumerate(self._columns) if c.kind == "category"]
         self._free = [j for j in range(len(self._columns)) if j not in self._labels]
         self._predictions: dict[bytes, Prediction] = {}
@@ -61,171 +63,209 @@ class Pictures:
         if not self._free:
             return [self._by_label(name)]
         if len(self._free) == 2:
-            return [self._map(name)]
+            return [*self._maps(name), *self._fan(name)]
+        slices = self._free[:MOST_SLICES]
         if self._model.likelihoods_[name].outcome == "nominal":
-            places = self._places(MOST_SLICES)
-            return [self._classes(name, j, p) for j in self._free[:MOST_SLICES] for p in places]
-        return [self._along(name, j) for j in self._free[:MOST_SLICES]]
+            every = self._combinations(MOST_SLICES)
+            return [self._classes(name, j, labels) for j in slices for labels in every]
+        return [*(self._along(name, j) for j in slices), *self._fan(name)]
 
     # -- along one input ---------------------------------------------------------------------------
 
     def _along(self, name: str, j: int) -> Picture:
         """Curves along an input, one per combination of labels, other inputs at their median."""
-        figure, likelihood = go.Figure(), self._model.likelihoods_[name]
-        places = self._places(MOST_CURVES)
-        for k, place in enumerate(places):
-            where, colour = self._in_words(place), COLOURS[k % len(COLOURS)]
-            look = {
-                "legendgroup": where or "all",
-                "visible": True if k < SHOWN else "legendonly",
-            }
-            table = self._line(j, place)
-            curve = curve_of(self._model, self._predicted(table)[name], LEVEL)
-            around = likelihood.outcome == "circular"
-            for turn, part in enumerate(turns(curve) if around else [curve]):
-                shown = {"name": where or f"{curve.line}, {curve.band}", "showlegend": turn == 0}
-                _add_curve(figure, self._shown(table, j), part, colour, look, shown)
-            if k == 0:
-                self._add_bundle(figure, name, j, table, {**look, "name": "draws"})
-            if self._data is not None:
-                seen, words = self._observed(self._data, name, place)
-                marker = {"color": colour if where else DATA, "size": 5, "opacity": 0.55}
-                x = self._shown(seen.inputs, j)
-                _add_dots(figure, x, seen.values, seen, words, marker, showlegend=not where, **look)
-        if self._data is not None and len(places) == 1:
-            every = np.concatenate(self._data.inputs)
-            for ends in gaps(seen_of(self._data, name).inputs[:, j], every[:, j]):
-                begin, end = np.asarray(self._columns[j].decode(np.array(ends)))
-                band = {"fillcolor": GAP, "opacity": 0.18, "line_width": 0, "layer": "below"}
-                figure.add_vrect(x0=begin, x1=end, **band)
-        finish(figure, self._axis(j), quantity(name, likelihood))
-        _name_values(figure, likelihood)
+        every = self._combinations(MOST_CURVES)
+        places = [
+            Place(
+                self._line(j, labels),
+                self._in_words(labels) if len(every) > 1 else "",
+                k >= SHOWN,
+                pictures.SERIES[k],
+            )
+            for k, labels in enumerate(every)
+        ]
+        draws = self._can_draw(name, places[0].table)
+        picture = pictures.along(
+            self._model,
+            name,
+            places,
+            j,
+            self._data,
+            level=LEVEL,
+            draws=draws,
+            predict=lambda at: self._predicted(at)[name],
+        )
+        curve = curve_of(self._model, self._predicted(places[0].table)[name], LEVEL)
         what = f"{name} along {self._columns[j].name}: {curve.line} and {curve.band}"
-        what += "" if likelihood.outcome == "circular" else "; the legend has some draws as well"
-        return what + self._rest_of_caption(j, len(places)), figure
+        of_first = f" at {places[0].name}" if len(places) > 1 else ""
+        thin = f"; thin lines are draws of the expected value{of_first}" if draws else ""
+        others = [self._columns[k].name for k in self._free if k != j]
+        held = f" Other inputs ({', '.join(others)}) are held at their median." if others else ""
+        caption = f"{what}{thin}{self._about_seen(picture)}.{held}{self._how_many(len(places))}"
+        return replace(picture, caption=caption, title="")
 
-    def _add_bundle(
-        self, figure: go.Figure, name: str, j: int, table: np.ndarray, look: dict[str, Any]
-    ) -> None:
-        """Some draws of the expected value, each a function of its own, for who asks for them."""
-        if self._model.likelihoods_[name].outcome == "circular":
-            return
+    def _can_draw(self, name: str, table: np.ndarray) -> int:
+        """How many draws to add: none of directions, nor of kernels without known features."""
+        if self._model.likelihoods_[name].outcome in ("circular", "nominal"):
+            return 0
         try:
-            draws = bundle_of(self._model, name, table, DRAWS)
+            bundle_of(self._model, name, table[:1], 1)
         except FeaturesMissingError:
-            return  # a kernel of the user's own, of which functions cannot be drawn
-        look = {**look, "legendgroup": "draws", "visible": "legendonly", "hoverinfo": "skip"}
-        line = {"color": COLOURS[0], "width": 0.8}
-        for k, one in enumerate(draws):
-            x = self._shown(table, j)
-            figure.add_scatter(x=x, y=one, mode="lines", line=line, showlegend=k == 0, **look)
+            return 0  # a kernel of the user's own, of which functions cannot be drawn
+        return DRAWS
 
-    def _classes(self, name: str, j: int, place: Place) -> Picture:
+    def _classes(self, name: str, j: int, labels: Labels) -> Picture:
         """The probability of each class along an input, at some labels."""
-        figure, likelihood = go.Figure(), self._model.likelihoods_[name]
-        table = self._line(j, place)
-        probabilities = self._predicted(table)[name].probabilities
-        colours = _class_colours(range(len(likelihood.levels)))
-        for label, p, colour in zip(likelihood.levels, probabilities.T, colours, strict=True):
-            line = {"name": str(label), "line": {"color": colour}, "hovertemplate": "%{y:.3f}"}
-            figure.add_scatter(x=self._shown(table, j), y=p, mode="lines", **line)
-        if self._data is not None:  # a row for each class, above the probabilities
-            seen, words = self._observed(self._data, name, place)
-            marker = {"color": _class_colours(seen.codes), "size": 5, "opacity": 0.55}
-            above = 1.04 + 0.04 * seen.codes
-            _add_dots(figure, self._shown(seen.inputs, j), above, seen, words, marker)
-        finish(figure, self._axis(j), quantity(name, likelihood))
-        at = f" at {self._in_words(place)}" if place else ""
+        place = Place(self._line(j, labels))
+        picture = pictures.along(
+            self._model,
+            name,
+            [place],
+            j,
+            self._data,
+            level=LEVEL,
+            predict=lambda at: self._predicted(at)[name],
+        )
+        at = f" at {self._in_words(labels)}" if labels else ""
         what = f"{name} along {self._columns[j].name}{at}: the probability of each class"
-        return what + self._rest_of_caption(j, MOST_SLICES), figure
+        others = [self._columns[k].name for k in self._free if k != j]
+        held = f" Other inputs ({', '.join(others)}) are held at their median." if others else ""
+        return replace(picture, caption=f"{what}{self._about_seen(picture)}.{held}", title="")
 
-    def _line(self, j: int, place: Place) -> np.ndarray:
+    def _line(self, j: int, labels: Labels) -> np.ndarray:
         """Inputs over the range of one of them, at some labels."""
         along = self._columns[j].name
         line = line_through(self._model, "report", along=along, data=self._data, points=POINTS)
-        line.table[:, list(place)] = list(place.values())
+        line.table[:, list(labels)] = list(labels.values())
         return line.table
 
-    def _rest_of_caption(self, j: int, shown: int) -> str:
-        """What dots are, where other inputs are held, and whether all labels are shown."""
-        others = [self._columns[k].name for k in self._free if k != j]
-        held = f" Other inputs ({', '.join(others)}) are held at their median." if others else ""
-        return f"{self._about_dots()}.{held}{self._of_how_many(shown)}"
+    # -- past the end ------------------------------------------------------------------------------
+
+    def _fan(self, name: str) -> list[Picture]:
+        """A forecast, where an input is a date and values can be ordered."""
+        times = [j for j in self._free if self._columns[j].kind == "time"]
+        likelihood = self._model.likelihoods_[name]
+        if not times or likelihood.outcome in UNORDERED or likelihood.levels:
+            return []
+        line, begin = self._ahead(times[0])
+        draws = FUTURES if self._can_draw(name, line.table) else 0
+        recent = None if self._data is None else _since(self._data, line.j, begin)
+        known = self._predicted(line.table)[name]
+        picture = pictures.fan(self._model, name, line, recent, draws=draws, prediction=known)
+        thin = f", and {draws} possible futures, each drawn as a whole" if draws else ""
+        seen = self._about_seen(picture)
+        caption = (
+            f"{name} past the end of the data: the median, intervals that hold a new value with "
+            f"50%, 80% and 95% probability{thin}{seen}. What goes on depends on the "
+            "kernel: without a trend or a season a forecast goes back to the mean."
+        )
+        return [replace(picture, caption=caption)]
+
+    def _ahead(self, j: int) -> tuple[Line, float]:
+        """Dates past the end, as far apart as those of the data, and where to begin showing it."""
+        first, last = range_of(self._model, self._data)[:, j]
+        reach = AHEAD * (last - first)
+        apart = reach / STEPS
+        if self._data is not None:
+            seen = np.unique(np.concatenate([X[:, j] for X in self._data.inputs]))
+            if len(seen) > 1:
+                apart = max(apart, float(np.median(np.diff(seen))))
+        steps = max(round(reach / apart), 3)
+        table = np.tile(middle(self._model, self._data), (steps + 1, 1))
+        table[:, j] = last + apart * np.arange(steps + 1)
+        return Line(j, table), last - 3.0 * reach
 
     # -- by labels alone, and over two inputs ------------------------------------------------------
 
     def _by_label(self, name: str) -> Picture:
         """Means and intervals at every combination of labels, where there are no other inputs."""
-        figure, likelihood = go.Figure(), self._model.likelihoods_[name]
-        places = self._places(MOST_BARS)
-        x = [self._in_words(place) for place in places]
-        prediction = self._predicted(np.array([list(p.values()) for p in places], float))[name]
-        if likelihood.outcome == "nominal":
-            for label, p in zip(likelihood.levels, prediction.probabilities.T, strict=True):
-                figure.add_bar(x=x, y=p, name=str(label))
-            figure.update_layout(barmode="stack")
-        else:
+        likelihood, every = self._model.likelihoods_[name], self._combinations(MOST_BARS)
+        table = np.array([list(labels.values()) for labels in every], float)
+        prediction = self._predicted(table)[name]
+        curve = None
+        if likelihood.outcome != "nominal":
             curve = curve_of(self._model, prediction, LEVEL)
-            above, below = curve.upper - curve.centre, curve.centre - curve.lower
-            figure.add_scatter(
-                x=x,
-                y=curve.centre,
-                mode="markers",
-                marker={"color": COLOURS[0], "size": 9},
-                error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below},
-                name=f"{curve.line}, {curve.band}",
-            )
+        words = [self._in_words(labels) for labels in every]
+        picture = pictures.by_label(name, likelihood, prediction, curve, words)
         names = ", ".join(column.name for column in self._columns)
-        finish(figure, {"title": names, **NAMES}, quantity(name, likelihood))
-        return f"{name} by {names}.", figure
+        what = "the probability of each class" if curve is None else f"{curve.line}, {curve.band}"
+        caption = f"{name} by {names}: {what}.{self._how_many(len(every))}"
+        return replace(picture, x=replace(picture.x, title=names), caption=caption)
 
-    def _map(self, name: str) -> Picture:
-        """A map of the mean, or of the most probable class, at the first labels."""
-        figure, likelihood = go.Figure(), self._model.likelihoods_[name]
-        (place,), (across, up) = self._places(1), self._free
-        table = np.zeros((SIDE * SIDE, len(self._columns)))  # the first label is number 0
-        low, high = range_of(self._model, self._data)
-        table[:, across] = np.tile(np.linspace(low[across], high[across], SIDE), SIDE)
-        table[:, up] = np.repeat(np.linspace(low[up], high[up], SIDE), SIDE)
-        z, what, look = _heat(self._predicted(table)[name])
-        x, y = self._shown(table[:SIDE], across), self._shown(table[::SIDE], up)
-        figure.add_heatmap(x=x, y=y, z=z.reshape(SIDE, SIDE), **look)
-        if self._data is not None:
-            seen, words = self._observed(self._data, name, place)
-            scale = {"colorscale": "Viridis", "cmin": float(np.min(z)), "cmax": float(np.max(z))}
-            if likelihood.outcome == "nominal":
-                colours: dict[str, Any] = {"color": _class_colours(seen.codes)}
-            else:
-                colours = {"color": seen.values, **scale}
-            marker = {"size": 5, "line": {"color": "white", "width": 0.6}, **colours}
-            x, y = (self._shown(seen.inputs, j) for j in self._free)
-            _add_dots(figure, x, y, seen, words, marker)
-        finish(figure, self._axis(across), None, height=440)
-        figure.update_yaxes(**self._axis(up))
-        at = f" at {self._in_words(place)}" if place else ""
-        over = f"{self._columns[across].name} and {self._columns[up].name}"
-        caption = f"{name} over {over}{at}: {what}{self._about_dots()}."
-        return caption + self._of_how_many(1), figure
+    def _maps(self, name: str) -> list[Picture]:
+        """A map of the mean or of the most probable class, and one of a limit being exceeded."""
+        table, shape = mesh(self._model, self._free, self._data, SIDE)
+        prediction = self._predicted(table)[name]
+        found = []
+        for ask in (pictures.Map(), *self._limits(prediction)):
+            place = (table, shape, self._free)
+            picture = pictures.over_map(self._model, prediction, *place, self._data, ask)
+            across, up = (self._columns[j].name for j in self._free)
+            assert picture.scale is not None
+            what = f"{picture.scale.title} over {across} and {up}"
+            limit = ""
+            if ask.above is not None and name not in self._above:
+                limit = " The limit is the upper quartile of the observed values."
+            which = self._which_label(table[0])
+            caption = f"{what}{self._about_seen(picture)}.{limit}{which}"
+            found.append(replace(picture, caption=caption))
+        return found
+
+    def _limits(self, prediction: OutputPrediction) -> list[pictures.Map]:
+        """The limit of an output whose values can be above one."""
+        name, likelihood = prediction.name, prediction.likelihood
+        if name in self._above:
+            return [pictures.Map(above=self._above[name])]
+        plain = likelihood.outcome in ("real", "count") and likelihood.unit_column is None
+        if self._data is None or not plain:
+            return []
+        y = self._data.values[self._data.names.index(name)]
+        seen = y[~np.isnan(y)]
+        if not len(seen):
+            return []
+        limit = float(f"{np.quantile(seen, QUARTER):.2g}")
+        return [pictures.Map(above=limit)]
+
+    def _which_label(self, row: np.ndarray) -> str:
+        """A sentence about the labels at which a map is drawn, where there are any."""
+        if not self._labels:
+            return ""
+        held = {j: int(row[j]) for j in self._labels}
+        others = self._count_labels() - 1
+        rest = "the other one is" if others == 1 else f"the other {others} are"
+        more = f", the most frequent; {rest} not shown" if others else ""
+        named = ", ".join(
+            f"{self._columns[j].name} = {self._columns[j].levels[code]}" for j, code in held.items()
+        )
+        return f" The map is drawn at {named}{more}."
 
     # -- what they have in common ------------------------------------------------------------------
 
-    def _places(self, most: int) -> list[Place]:
+    def _combinations(self, most: int) -> list[Labels]:
         """The labels of every input that has them, in all combinations, as many as can be shown."""
         every = product(*(range(len(self._columns[j].levels)) for j in self._labels))
         return [dict(zip(self._labels, codes, strict=True)) for codes in islice(every, most)]
 
-    def _in_words(self, place: Place) -> str:
-        return ", ".join(str(self._columns[j].levels[code]) for j, code in place.items())
+    def _in_words(self, labels: Labels) -> str:
+        return ", ".join(str(self._columns[j].levels[code]) for j, code in labels.items())
 
-    def _of_how_many(self, shown: int) -> str:
-        """A sentence where there are more labels than can be shown."""
-        every = int(np.prod([len(self._columns[j].levels) for j in self._labels], dtype=int))
-        if every <= shown:
-            return ""
-        return f" Of {every} labels or combinations the first {shown} are shown."
+    def _count_labels(self) -> int:
+        return int(np.prod([len(self._columns[j].levels) for j in self._labels], dtype=int))
 
-    def _about_dots(self) -> str:
-        return "" if self._data is None else "; dots are observed values"
+    def _how_many(self, shown: int) -> str:
+        """A sentence where there are more labels than can be shown, or more than are shown."""
+        every = self._count_labels()
+        if every > shown:
+            what = "labels" if len(self._labels) == 1 else "combinations of labels"
+            return f" There are {every} {what}; the first {shown} are drawn."
+        more = shown > SHOWN and bool(self._free)
+        return " A click on the legend shows the other labels." if more else ""
+
+    def _about_seen(self, picture: Picture) -> str:
+        """What the marks of observed values are."""
+        shapes = {mark.shape for mark in picture.marks if isinstance(mark, Dots)}
+        words = [f"{what} are {values}" for shape, what, values in SEEN if shape in shapes]
+        return f"; {', '.join(words)}" if words else ""
 
     def _predicted(self, table: np.ndarray) -> Prediction:
         """All outputs at inputs that are numbers already."""
@@ -234,103 +274,22 @@ class Pictures:
             self._predictions[key] = self._model.fitted.predict_at(table)
         return self._predictions[key]
 
-    def _observed(self, data: Dataset, name: str, place: Place) -> tuple[Seen, list[str]]:
-        """What was observed with some labels, not too much of it, and each value in words."""
-        seen, likelihood = seen_of(data, name), self._model.likelihoods_[name]
-        if len(seen.codes) > MOST_DOTS:
-            some = np.random.default_rng(0).choice(len(seen.codes), MOST_DOTS, replace=False)
-            seen = seen.at(np.sort(some))
-        seen = seen.at((seen.inputs[:, list(place)] == list(place.values())).all(axis=1))
-        values = likelihood.decode(seen.codes) if likelihood.labelled else seen.values
-        at = f" · {self._in_words(place)}" if place else ""
-        return seen, [
-            f"{'at least ' if more else ''}{v if likelihood.labelled else f'{v:.4g}'}{at}"
-            for v, more in zip(values, seen.censored, strict=True)
-        ]
 
-    def _shown(self, table: np.ndarray, j: int) -> pd.Series:
-        """Input j of a table of numbers, with dates and labels."""
-        return pd.Series(self._columns[j].decode(table[:, j]))
-
-    def _axis(self, j: int) -> dict[str, str]:
-        days = " (days)" if self._columns[j].kind == "duration" else ""
-        return {"title": f"{self._columns[j].name}{days}"}
+def _thinned(data: Dataset) -> Dataset:
+    """The data with at most so many values of each output, chosen at random."""
+    values = []
+    for y in data.values:
+        seen = np.flatnonzero(~np.isnan(y))
+        if len(seen) > MOST_DOTS:
+            some = np.random.default_rng(0).choice(seen, MOST_DOTS, replace=False)
+            kept = np.full_like(y, np.nan)
+            kept[some] = y[some]
+            y = kept
+        values.append(y)
+    return replace(data, values=values)
 
 
-def _class_colours(codes: Iterable[float]) -> list[str]:
-    return [COLOURS[int(code) % len(COLOURS)] for code in codes]
-
-
-def _add_curve(
-    figure: go.Figure, x: pd.Series, curve: Curve, colour: str, look: dict, shown: dict
-) -> None:
-    """A line with its band."""
-    edge = {"width": 0, "shape": "hv" if curve.steps else "linear"}
-    fill: dict[str, Any] = {"fillcolor": faint(colour), "showlegend": False, "hoverinfo": "skip"}
-    for y, area in ((curve.upper, None), (curve.lower, "tonexty")):
-        figure.add_scatter(x=x, y=y, mode="lines", line=edge, fill=area, **fill, **look)
-    figure.add_scatter(
-        x=x,
-        y=curve.centre,
-        mode="lines",
-        line={"color": colour, "width": 2},
-        customdata=np.stack([curve.lower, curve.upper], axis=1),
-        hovertemplate="%{y:.4g} (%{customdata[0]:.4g} to %{customdata[1]:.4g})",
-        **shown,
-        **look,
-    )
-
-
-def _add_dots(
-    figure: go.Figure,
-    x: pd.Series,
-    y: Any,
-    seen: Seen,
-    words: Sequence[str],
-    marker: dict,
-    **look: Any,
-) -> None:
-    """What was observed; open triangles are values that are only known to be larger."""
-    symbols = np.where(seen.censored, "triangle-up-open", "circle")
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="markers",
-        marker={"symbol": symbols, **marker},
-        name="observed",
-        text=words,
-        hovertemplate="observed %{text}<extra></extra>",
-        **look,
-    )
-
-
-def _name_values(figure: go.Figure, likelihood: Likelihood) -> None:
-    """Ticks that suit the values of an output: classes by name, directions in parts of a turn."""
-    if likelihood.outcome == "circular":
-        quarters, words = np.pi * np.arange(-2, 3) / 2, ["−π", "−π/2", "0", "π/2", "π"]
-        figure.update_yaxes(range=[-np.pi, np.pi], tickvals=quarters, ticktext=words)
-    elif not likelihood.numeric:
-        labels = list(map(str, likelihood.levels))
-        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels)
-
-
-def _heat(prediction: OutputPrediction) -> tuple[np.ndarray, str, dict[str, Any]]:
-    """The numbers of a map, what they are, and how they look."""
-    likelihood = prediction.likelihood
-    look: dict[str, Any] = {"colorscale": "Viridis", "colorbar": {"thickness": 12}}
-    if likelihood.outcome == "nominal":
-        probabilities, K = prediction.probabilities, len(likelihood.levels)
-        z, what = probabilities.argmax(axis=1).astype(float), "the most probable class"
-        steps = [(end / K, c) for k, c in enumerate(_class_colours(range(K))) for end in (k, k + 1)]
-        ticks = {"tickvals": list(range(K)), "ticktext": list(map(str, likelihood.levels))}
-        look |= {"colorscale": steps, "zmin": -0.5, "zmax": K - 0.5, "opacity": 0.6}
-        look["colorbar"] |= ticks
-        more = probabilities.max(axis=1)
-        hover = "probability %{customdata:.2f}<extra></extra>"
-    else:
-        z, what = prediction.mean, "probability" if likelihood.outcome == "yes/no" else "mean"
-        if not np.isfinite(z).all():  # a lifetime's mean may not be
-            z, what = prediction.quantile(0.5), "median"
-        more = prediction.std
-        hover = f"{what} %{{z:.4g}}, standard deviation %{{customdata:.2g}}<extra></extra>"
-    return z, what, {**look, "customdata": more.reshape(SIDE, SIDE), "hovertemplate": hover}
+def _since(data: Dataset, j: int, begin: float) -> Dataset:
+    """The data with values from a date on."""
+    pairs = zip(data.inputs, data.values, strict=True)
+    return replace(data, values=[np.where(X[:, j] >= begin, y, np.nan) for X, y in pairs])

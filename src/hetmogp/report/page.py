@@ -1,28 +1,33 @@
-"""The page itself: a template, tables, and plotly's code inside it, so that nothing is fetched."""
+"""The page itself: a template, tables, pictures and the code that draws them."""
 
 import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
-from .. import __version__, baselines
+from .. import __version__, baselines, pictures
 from ..curves import read_data
 from ..files import temporary_file
 from ..model import HetMOGP
-from ..scoring import pit
+from ..pictures import Picture
 from ..summary import shown
-from . import learned
-from .canvas import embedded, safe
+from ..tables import Dataset
+from ..text import printable
+from .encode import as_json
 from .notes import notes
 from .outputs import LEVEL, Pictures
 from .quality import Part, parts
 
 __all__ = ["write"]
+
+MINUS_ZERO = re.compile(r">-(0\.0+)<")  # what rounds to zero has no sign
 
 
 def write(
@@ -32,6 +37,7 @@ def write(
     Y: Any = None,
     *,
     title: str = "A heterogeneous multi-output model",
+    above: float | Mapping[str, float] | None = None,
 ) -> list[str]:
     """Write a report about a fitted model: one HTML file that needs nothing else.
 
@@ -41,6 +47,8 @@ def write(
         X: inputs of data to show and to score the model on, as for `fit`.
         Y: its outputs.
         title: of the page.
+        above: a limit, or one by output: maps show how probable it is that it is exceeded. Without
+            it they show this of the upper quartile of the observed values.
 
     Returns:
         The warnings it contains.
@@ -50,23 +58,169 @@ def write(
     scored = [] if data is None else parts(model, data, (X, Y), LEVEL)
     warnings = notes(model, scored[0].scores if scored else None, LEVEL)
     warnings += baselines.doubts(scored[0].baselines) if scored else ()
-    pictures = Pictures(model, data)
-    content = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    page = content.substitute(
-        title=safe(title),
-        plotly=get_plotlyjs(),
-        lead=_lead(model),
-        facts=_facts(model),
-        warnings=_warnings(warnings),
-        fit=_quality(model, scored),
-        sharing=_sharing(model),
-        outputs="".join(_output(model, name, pictures) for name in model.output_names_),
-        learning=_learning(model),
-        version=__version__,
-    )
     with temporary_file(path) as partial:
-        partial.write_text(page, encoding="utf-8")
+        page = _Page(model, data, scored, _limits(model, above))
+        partial.write_text(page.text(title, warnings), encoding="utf-8")
     return warnings
+
+
+def safe(text: Any) -> str:
+    """Text that HTML shows as it is."""
+    return escape(printable(str(text)), quote=False)
+
+
+def _limits(model: HetMOGP, above: float | Mapping[str, float] | None) -> dict[str, float]:
+    """The limit of each output that can be above one."""
+    numbers = [name for name, one in model.likelihoods_.items() if one.outcome in ("real", "count")]
+    if above is None or not isinstance(above, Mapping):
+        return {} if above is None else dict.fromkeys(numbers, float(above))
+    for name in above:
+        if name not in numbers:
+            there = ", ".join(numbers) or "none"
+            raise ValueError(f"above names {name!r}; outputs that are numbers: {there}")
+    return {name: float(limit) for name, limit in above.items()}
+
+
+class _Page:
+    """The parts of a page, and the pictures that they have places for."""
+
+    def __init__(
+        self,
+        model: HetMOGP,
+        data: Dataset | None,
+        scored: list[Part],
+        above: Mapping[str, float],
+    ):
+        self._model, self._scored = model, scored
+        self._of_outputs = Pictures(model, data, above)
+        self._pictures: dict[str, Picture] = {}
+
+    def text(self, title: str, warnings: list[str]) -> str:
+        """All of it."""
+        folder = files(__package__)
+        content = Template(folder.joinpath("page.html").read_text(encoding="utf-8"))
+        model = self._model
+        parts = {
+            "title": safe(title),
+            "lead": _lead(model),
+            "facts": _facts(model),
+            "warnings": _warnings(warnings),
+            "fit": self._quality(),
+            "sharing": self._sharing(),
+            "outputs": "".join(map(self._output, model.output_names_)),
+            "learning": self._learning(),
+            "version": __version__,
+        }
+        drawing = "".join(
+            folder.joinpath(name).read_text(encoding="utf-8")
+            for name in ("ticks.js", "draw.js", "pointer.js")
+        )
+        return content.substitute(parts, pictures=as_json(self._pictures), drawing=drawing)
+
+    def _figure(self, key: str, picture: Picture) -> str:
+        """A place for a picture, and its caption."""
+        self._pictures[key] = picture
+        size = f"min-height: {picture.height}px"
+        return (
+            f'<figure><div class="picture" id="{key}" style="{size}"></div>'
+            f"<figcaption>{safe(picture.caption)}</figcaption></figure>"
+        )
+
+    def _quality(self) -> str:
+        if not self._scored:
+            return (
+                "<p>No data was given with the model, so it was not scored. "
+                "Write the report with <code>--data</code> to see how well it predicts.</p>"
+            )
+        text = (
+            "<p>NLPD is the mean negative log predictive density of a value, lower being better; "
+            "the last row is the sum. Gains are in nats a value, with their standard errors: over "
+            "the same outputs modelled alone, and over the best constant of each.</p>"
+        )
+        first, *others = self._scored
+        rest = (f"<h3>{safe(part.title)}</h3>{_scored(part)}" for part in others)
+        title = f"<h3>{safe(first.title)}</h3>" if others else ""
+        return text + title + _scored(first) + self._beside(first) + "".join(rest)
+
+    def _beside(self, part: Part) -> str:
+        """What is said of the rows that tell most: baselines and calibration."""
+        text = _table(baselines.shown(part.baselines).drop(columns="values"))
+        for words in baselines.missing(self._model.fitted):
+            text += f"<p>{safe(words[0].upper() + words[1:])}.</p>"
+        if part.observed:
+            picture = pictures.calibration(part.observed)
+            kinds = {type(mark) for mark in picture.marks}
+            caption = "Calibration."
+            if pictures.Band in kinds:
+                caption += (
+                    " A line shows how many values lie in intervals of each size: below the "
+                    "diagonal intervals are too narrow, above it too wide. A calibrated output "
+                    "stays in the grey band 19 times in 20."
+                )
+            if pictures.Spans in kinds:
+                caption += (
+                    " Dots are groups of predictions of yes/no outputs and classes: the predicted "
+                    "probability and how often it happened, with bars for what chance allows 19 "
+                    "times in 20."
+                )
+            text += self._figure("calibration", replace(picture, caption=caption))
+        text += _about_censored(part)
+        return text
+
+    def _sharing(self) -> str:
+        model = self._model
+        summary = model.summary()
+        parts = []
+        if len(summary.functions) > 1:
+            varies = summary.functions["std"].to_numpy() > 0
+            table = summary.correlation.where(varies & varies[:, None])
+            sizes = [len(one.latent) for one in model.likelihoods_.values()]
+            correlation = replace(
+                pictures.correlation(table, sizes),
+                caption="Correlation of the parameter functions, before their links, in the prior "
+                "that was learned. Far from zero between two outputs: what one shows informs the "
+                "other. Grey: a function that is constant.",
+            )
+            shares = replace(
+                pictures.shares(summary.shares),
+                caption="Share of each parameter function's variance that comes from each latent.",
+            )
+            parts = [self._figure("correlation", correlation), self._figure("shares", shares)]
+        if summary.decision is not None and summary.gains is not None:
+            parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
+            parts.append(_table(summary.gains.map("{:,.1f}".format)))
+        return (
+            "".join(parts)
+            + _table(summary.latents)
+            + _table(summary.functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
+        )
+
+    def _output(self, name: str) -> str:
+        model = self._model
+        likelihood = model.likelihoods_[name]
+        constants = (f"{key} {value:.4g}" for key, value in likelihood.constants.items())
+        place = f"output-{model.output_names_.index(name)}"
+        figures = (
+            self._figure(f"{place}-{k}", picture)
+            for k, picture in enumerate(self._of_outputs.of_output(name))
+        )
+        facts = "; ".join([f"{model.n_observed_[name]:,} observed values", *constants])
+        return (
+            f"<h3>{safe(name)}</h3><p><code>{safe(repr(likelihood))}</code>, {safe(facts)}</p>"
+            f"{''.join(figures)}"
+        )
+
+    def _learning(self) -> str:
+        model = self._model
+        caption = "The evidence lower bound as learning went on."
+        options = {k: repr(v) for k, v in model.get_params(deep=False).items()}
+        del options["likelihoods"]
+        table = pd.DataFrame({"value": options}).rename_axis("option")
+        picture = replace(pictures.bound(model), caption=caption)
+        return (
+            self._figure("history", picture)
+            + f"<details><summary>Options of the model</summary>{_table(table)}</details>"
+        )
 
 
 def _lead(model: HetMOGP) -> str:
@@ -114,40 +268,23 @@ def _warnings(warnings: list[str]) -> str:
     return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
-def _quality(model: HetMOGP, scored: list[Part]) -> str:
-    if not scored:
-        return (
-            "<p>No data was given with the model, so it was not scored. "
-            "Write the report with <code>--data</code> to see how well it predicts.</p>"
-        )
-    text = (
-        "<p>NLPD is the mean negative log predictive density of a value, lower being better; the "
-        "last row is the sum. Gains are in nats a value, with their standard errors: over the same "
-        "outputs modelled alone, and over the best constant of each.</p>"
-    )
-    first, *others = scored
-    rest = (f"<h3>{safe(part.title)}</h3>{_scored(part)}" for part in others)
-    title = f"<h3>{safe(first.title)}</h3>" if others else ""
-    return text + title + _scored(first) + _beside(model, first) + "".join(rest)
-
-
 def _scored(part: Part) -> str:
     """The scores of some rows."""
     return f"<p>{safe(part.words)}</p>{_table(_scores(part))}"
 
 
-def _beside(model: HetMOGP, part: Part) -> str:
-    """What is said of the rows that tell most: baselines and calibration."""
-    text = _table(baselines.shown(part.baselines).drop(columns="values"))
-    text += "".join(f"<p>{safe(words)}.</p>" for words in baselines.missing(model.fitted))
-    transforms = pit(part.observed)
-    if transforms:
-        caption = (
-            "Calibration: how many values lie in intervals of each size. Below the dotted line "
-            "intervals are too narrow, above it too wide."
-        )
-        text += _figure("calibration", caption, learned.calibration(transforms))
-    return text
+def _about_censored(part: Part) -> str:
+    """How values count of which only one side is known."""
+    counts = {name: int((~one.exact).sum()) for name, one in part.observed.items()}
+    some = ", ".join(f"{n:,} of {name}" for name, n in counts.items() if n)
+    if not some:
+        return ""
+    text = (
+        f"Censored values ({some}) count in the NLPD with the probability of what is known of "
+        "them. They are left out of the share in intervals and of the error, and the calibration "
+        "picture places them at random where they may have been."
+    )
+    return f"<p>{safe(text)}</p>"
 
 
 def _scores(part: Part) -> pd.DataFrame:
@@ -160,61 +297,7 @@ def _scores(part: Part) -> pd.DataFrame:
     return table
 
 
-def _sharing(model: HetMOGP) -> str:
-    summary = model.summary()
-    parts = []
-    if len(summary.functions) > 1:
-        parts += [
-            _figure(
-                "correlation",
-                "Correlation of the parameter functions, before their links, in the prior that was "
-                "learned. Far from zero between two outputs: what one shows informs the other.",
-                learned.correlation(summary.correlation),
-            ),
-            _figure(
-                "shares",
-                "Share of each parameter function's variance that comes from each latent.",
-                learned.shares(summary.shares),
-            ),
-        ]
-    if summary.decision is not None and summary.gains is not None:
-        parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
-        parts.append(_table(summary.gains.map("{:,.1f}".format)))
-    return (
-        "".join(parts)
-        + _table(summary.latents)
-        + _table(summary.functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
-    )
-
-
-def _output(model: HetMOGP, name: str, pictures: Pictures) -> str:
-    likelihood = model.likelihoods_[name]
-    constants = (f"{key} {value:.4g}" for key, value in likelihood.constants.items())
-    figures = (
-        _figure(f"output-{model.output_names_.index(name)}-{k}", caption, figure)
-        for k, (caption, figure) in enumerate(pictures.of_output(name))
-    )
-    facts = "; ".join([f"{model.n_observed_[name]:,} observed values", *constants])
-    return (
-        f"<h3>{safe(name)}</h3><p><code>{safe(repr(likelihood))}</code>, {safe(facts)}</p>"
-        f"{''.join(figures)}"
-    )
-
-
-def _learning(model: HetMOGP) -> str:
-    caption = "The evidence lower bound as learning went on."
-    options = {k: repr(v) for k, v in model.get_params(deep=False).items() if k != "likelihoods"}
-    table = pd.DataFrame({"value": options}).rename_axis("option")
-    return (
-        _figure("history", caption, learned.history(model))
-        + f"<details><summary>Options of the model</summary>{_table(table)}</details>"
-    )
-
-
-def _figure(key: str, caption: str, figure: go.Figure) -> str:
-    return f"<figure>{embedded(figure, key)}<figcaption>{safe(caption)}</figcaption></figure>"
-
-
 def _table(table: pd.DataFrame) -> str:
     text = shown(table).to_html(border=0, justify="left", na_rep="", escape=True)
+    text = MINUS_ZERO.sub(r">\1<", text)
     return f'<div class="wide">{text}</div>'

@@ -21,7 +21,7 @@ def correlation(table: pd.DataFrame) -> go.Figure:
             zmax=1,
             colorscale="RdBu",
             reversescale=True,
-            text=np.vectorize("{:+.2f}".format)(table.to_numpy()),
+            text=table.map(lambda r: "" if r != r else f"{r:+.2f}").to_numpy(),
             texttemplate="%{text}" if len(table) <= 12 else None,
             hovertemplate="%{y} and %{x}: %{z:+.3f}<extra></extra>",
             colorbar={"thickness": 12},

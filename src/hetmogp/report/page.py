@@ -163,27 +163,31 @@ def _scores(part: Part) -> pd.DataFrame:
 def _sharing(model: HetMOGP) -> str:
     summary = model.summary()
     parts = []
-    if len(summary.functions) > 1:
-        parts += [
+    if summary.sentences:
+        heading, sentences = summary.said()
+        items = "".join(f"<li>{safe(words)}.</li>" for words in sentences)
+        parts.append(f"<p>{safe(heading)}:</p><ul>{items}</ul>")
+    if summary.correlated:
+        parts.append(
             _figure(
                 "correlation",
                 "Correlation of the parameter functions, before their links, in the prior that was "
                 "learned. Far from zero between two outputs: what one shows informs the other.",
                 learned.correlation(summary.correlation),
-            ),
-            _figure(
-                "shares",
-                "Share of each parameter function's variance that comes from each latent.",
-                learned.shares(summary.shares),
-            ),
-        ]
+            )
+        )
+    if len(summary.functions) > 1:
+        parts += [f"<p>{safe(line)}.</p>" for line in summary.about_correlation]
+        caption = "Share of each parameter function's variance that comes from each latent."
+        parts.append(_figure("shares", caption, learned.shares(summary.shares)))
     if summary.decision is not None and summary.gains is not None:
         parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
         parts.append(_table(summary.gains.map("{:,.1f}".format)))
+    functions = summary.functions.drop(columns="flat")
     return (
         "".join(parts)
         + _table(summary.latents)
-        + _table(summary.functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
+        + _table(functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
     )
 
 

@@ -19,6 +19,7 @@ from . import baselines, bulk, distributed, effects, forks, laplace, left_out, s
 from .bound import Rules
 from .discovery import choose, no_better_than_constants
 from .disk import Table
+from .export import export
 from .fitted import Fitted, fit
 from .fitting import Checkpoints, Options, Progress, Source
 from .holdout import HeldOut
@@ -567,6 +568,40 @@ class HetMOGP(Questions, BaseEstimator):
         """Write the fitted model to one file, which `hetmogp.load` reads; see `storage`."""
         arguments = self._options().items()  # which may have been set since the fit
         storage.save(self.fitted, arguments, hasattr(self, "feature_names_in_"), path)
+
+    def export(
+        self,
+        folder: str | os.PathLike,
+        outputs: str | Sequence[str] | None = None,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        platforms: Sequence[str] | None = None,
+    ) -> Path:
+        """Write a folder that predicts by itself: JAX, NumPy and flatbuffers are all it needs.
+
+        It holds a program (`jax.export`), what inputs and outputs are called, and `predictor.py`,
+        a loader of one page. With the folder `weather` on Python's path,
+
+            from weather.predictor import predict
+            predict({"day": [1.0, 2.5]})["rain"]["mean"]
+
+        gives means, standard deviations and quantiles of each output, or the probabilities of its
+        classes. JAX runs a program of an earlier version for at least six months.
+
+        It cannot do everything that `predict` can. There are no densities, samples, functions or
+        quantiles at other levels. Exposures and numbers of trials are one. Angles, and likelihoods
+        without a distribution function, have no quantiles. Models with local latents cannot be
+        exported.
+
+        Args:
+            folder: where to; it is made if it is not there.
+            outputs: which outputs; all of them by default.
+            quantiles: their levels.
+            platforms: those on which it is to run, such as ("cpu", "cuda"); that of this process
+                by default.
+        """
+        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
+        self.fitted.asked(None, 0, chosen, None)  # refuses outputs that there are not
+        return export(self.fitted, folder, chosen, quantiles, platforms)
 
 
 def independent(likelihoods: Any, **options: Any) -> HetMOGP:

@@ -264,7 +264,10 @@ def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
     if error == gain == 0.0:
         return "; it shares nothing"
     if gain >= max(WORTH, SURE * error):
-        return f"; sharing is worth {_rounded(gain, error)} of that"
+        over = row["over_constant"] or 0.0
+        if gain > over > 0.0:
+            return f"; alone it would not: sharing is worth {_rounded(gain, error)}"
+        return f"; sharing is worth {_rounded(gain, error)}{' of that' * (over > 0.0)}"
     if gain < -SURE * error:
         return f"; sharing costs it {_rounded(-gain, error)}"
     return f"; sharing makes no clear difference ({_rounded(gain, error, '+')})"

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws effects costs weather clean
+.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws effects costs weather dist clean
 
 install: $(READY)
 
@@ -133,5 +133,9 @@ weather: $(READY)
 discovery: $(READY)
 	$(BIN)/python benchmarks/discovery.py --seeds 10 --workers 2
 
+# Wheel and source for a release, checked and tried in empty environments of Python 3.11 to 3.13.
+dist:
+	$(PYTHON) benchmarks/dist.py --out dist
+
 clean:
-	rm -rf $(VENV) .venv-peers demo experiments site .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-peers demo experiments site dist .mypy_cache .ruff_cache

@@ -444,7 +444,7 @@ def test_names_and_labels_make_no_elements(hostile):
 
 def test_labels_that_look_like_numbers_or_dates_are_labels(hostile):
     of_page = hostile[0][1]
-    for key in ("output-0-0", "output-1-0", "correlation"):
+    for key in ("output-0-0", "output-1-0"):
         assert of_page[key]["x"]["kind"] == "names"
     assert of_page["shares"]["y"]["kind"] == "names"
     ticks = [text for _, text in of_page["output-0-0"]["x"]["ticks"]]

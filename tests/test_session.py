@@ -180,7 +180,9 @@ def test_each_kind_of_cpu_has_its_own_programs(kept, monkeypatch):
 def test_programs_that_were_not_used_for_longest_are_let_go(tmp_path, monkeypatch):
     """Of all kinds of CPU together, and never the one that was just kept."""
     monkeypatch.setattr(programs, "MOST_BYTES", 2500)
-    monkeypatch.setattr(programs, "SWEEP_BYTES", 1000)  # the size is checked at the first and at every second
+    monkeypatch.setattr(
+        programs, "SWEEP_BYTES", 1000
+    )  # the size is checked at the first and at every second
     old, new = (programs.Programs(tmp_path / name) for name in ("old", "new"))
     for k, one in enumerate((old, new)):
         one._path.mkdir()

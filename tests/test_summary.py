@@ -65,7 +65,7 @@ def test_it_prints_everything_and_lines_up(model):
     assert len({len(line) for line in block}) == 1
 
 
-def test_a_function_that_does_not_vary_is_correlated_with_nothing(model):
+def test_a_function_without_spread_has_no_correlation(model):
     fitted, B = copy.copy(model.fitted), model.coregionalisation_.copy()
     B[:, 2, :] = B[:, :, 2] = 0.0
     vars(fitted)["coregionalisation"] = B
@@ -73,6 +73,58 @@ def test_a_function_that_does_not_vary_is_correlated_with_nothing(model):
     assert summary.sharing["b"] == 0.0
     assert list(summary.shares.loc["b.mean"]) == [0.0, 0.0]
     assert summary.correlation.loc["b.mean", "b.mean"] == 1.0
+    assert summary.correlation.loc["b.mean", ["a.mean", "a.variance"]].isna().all()
+    assert list(summary.functions["flat"]) == [False, False, True]
+    assert "b.mean has no spread" in repr(summary)
+    assert "nan" not in repr(summary)
+
+
+def test_a_correlation_by_construction_is_not_shown_as_one():
+    """One latent of rank one: ±1 whatever the data are."""
+    one = hm.HetMOGP([hm.Gaussian(), hm.Gaussian()], latents=1, **FAST).fit(x, Y.to_numpy())
+    summary = one.summary()
+    assert np.isnan(summary.correlation.to_numpy()[0, 1])
+    assert abs(summary.constructed.to_numpy()[0, 1]) == 1
+    assert "one latent: the parameter functions move together by construction" in repr(summary)
+    assert "correlation of the parameter functions" not in repr(summary)
+    assert summary.sharing["y0"] == pytest.approx(1.0)  # it does share
+
+
+def test_a_latent_that_is_not_used_is_not_listed(model):
+    fitted, B = copy.copy(model.fitted), model.coregionalisation_.copy()
+    B[1] *= 1e-6
+    vars(fitted)["coregionalisation"] = B
+    summary = Summary(fitted)
+    assert list(summary.latents.index) == list(summary.shares.columns) == ["u0"]
+    assert summary.title.endswith("1 latent in use, 1 not in use")
+
+
+def test_a_lengthscale_beyond_the_data_is_called_flat():
+    X = pd.DataFrame({"x": x, "z": rng.uniform(0.0, 2.0, N)})
+    kernel = hm.RBF([0.2, 2.5], fixed=("lengthscale",))
+    flat = hm.HetMOGP([hm.Gaussian()], latents=1, kernel=kernel, **FAST).fit(X, Y[["a"]])
+    summary = flat.summary()
+    assert summary.latents.loc["u0", "kernel"] == "RBF(x 0.2, z 2.5), flat along z"
+    assert list(summary.lengthscales["flat"]) == [False, True]
+    assert summary.lengthscales["lower"].isna().all()
+
+
+def test_sentences_say_what_the_table_of_baselines_says(model):
+    both = copy.copy(model)
+    assert both.summary().sentences == {}  # nothing is known yet
+    table = both.leave_one_out(x, Y)
+    gain, error = table.loc["b", ["over_constant", "over_constant_se"]]
+    summary = both.summary()
+    assert f"b beats its average by {gain:.2f} ± {error:.2f} nats a value" in repr(summary)
+    assert "each value left out in turn" in repr(summary)
+    rows = np.arange(N) % 5 == 0
+    both.mark_held_out(x, rows, "every fifth")
+    both.compare_baselines(x, Y.where(np.c_[rows, rows]))
+    assert both.summary().scored == "10 rows held out of the fit: every fifth"
+    both.compare_baselines(x, Y.where(~np.c_[rows, rows]))
+    assert both.summary().scored == "40 rows that were fitted"
+    both.compare_baselines(x[:7], Y[:7])
+    assert both.summary().scored == "7 rows given to compare_baselines"
 
 
 def test_kernels_in_words_have_names_and_units():

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import hetmogp as hm
@@ -127,7 +128,8 @@ def test_the_fit_is_told_and_saved(walk, tables):
     assert "model: days.hetmogp" in text
     model = hm.load(tables / "days.hetmogp")
     assert model.likelihoods_["wait"].constants["shape"] == pytest.approx(2.0, rel=0.25)
-    correlation = model.summary().correlation
+    summary = model.summary()
+    correlation = summary.correlation.fillna(summary.constructed)
     assert correlation.loc["level.mean", "rain.probability"] > 0.9  # as the table was made
     assert correlation.loc["level.mean", "sky.fog"] > 0.9
 
@@ -189,6 +191,73 @@ def test_the_file_loads_in_python_and_is_drawn(walk, tables):
     picture = io.BytesIO()
     ax.figure.savefig(picture, format="png")
     assert len(picture.getvalue()) > 10_000
+
+
+# -- daily weather, of which most days are dry -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def weather(tmp_path_factory):
+    """From a table to a report; rain falls when it is cold, on fewer than half of the days."""
+    folder = tmp_path_factory.mktemp("weather")
+    rng = np.random.default_rng(5)
+    day = np.arange(150)
+    f = np.sin(day / 4) + 0.6 * np.sin(day / 9 + 1)
+    wet = rng.uniform(size=150) < 1 / (1 + np.exp(0.45 + 2.5 * f))
+    amount = np.exp(0.8 - 0.7 * f + 0.5 * rng.standard_normal(150))
+    table = pd.DataFrame(
+        {
+            "date": (pd.Timestamp("2024-03-01") + pd.to_timedelta(day, "D")).strftime("%Y-%m-%d"),
+            "rain": np.where(wet, amount, 0.0).round(1),
+            "temp": (14 + 4 * f + 0.8 * rng.standard_normal(150)).round(1),
+        }
+    )
+    assert 0.55 < (table["rain"] == 0).mean() < 0.58
+    table.to_csv(folder / "weather.csv", index=False)
+    named = "--output", "rain:hurdle:lognormal", "--output", "temp:gaussian"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        said = {
+            "fit": here("fit", "weather.csv", "--inputs", "date", *named, "--holdout", 0.2),
+            "summary": here("summary", "weather.hetmogp"),
+            "score": here("score", "weather.hetmogp", "weather.csv"),
+            "report": here("report", "weather.hetmogp", "--data", "weather.csv"),
+        }
+    page = (folder / "weather.html").read_text(encoding="utf-8")
+    return {**said, "page": page}, table, hm.load(folder / "weather.hetmogp")
+
+
+def test_every_step_says_what_was_held_out(weather):
+    said, table, model = weather
+    held = model.held_out(table)
+    assert held.sum() == 30
+    assert "30 rows held out of the fit: 20% of the rows, at random" in said["summary"]
+    for step in ("fit", "score"):
+        assert "30 of 150 rows, held out of the fit: 20% of the rows, at random" in said[step]
+    assert "held out" in said["page"]
+
+
+def test_what_sharing_was_worth_is_told_and_true(weather):
+    """Against densities of the two models on the rows held out, and of the best constants."""
+    said, table, model = weather
+    rows = table[model.held_out(table)].reset_index(drop=True)
+    own, alone = (
+        one.predict(rows[["date"]])["rain"].log_prob(rows["rain"]) for one in (model, model.alone_)
+    )
+    fitted = table[~model.held_out(table)]["rain"]
+    wet = np.log(fitted[fitted > 0])
+    dry, scale, y = (fitted == 0).mean(), wet.std(ddof=0), rows["rain"].to_numpy()
+    some = stats.lognorm(scale, scale=np.exp(wet.mean())).logpdf(np.where(y > 0, y, 1.0))
+    constant = np.where(y == 0, np.log(dry), np.log(1 - dry) + some)
+    over = (own - constant).mean(), (own - constant).std(ddof=1) / np.sqrt(30)
+    gain = (own - alone).mean(), (own - alone).std(ddof=1) / np.sqrt(30)
+    assert gain[0] > 2 * gain[1]  # as the table was made
+    beats = f"rain beats its average by {over[0]:.2f} ± {over[1]:.2f} nats a value"
+    worth = f"sharing is worth {gain[0]:.2f} ± {gain[1]:.2f}"
+    for step in ("fit", "summary", "page"):
+        assert beats in said[step], step
+        assert worth in said[step], step
+    assert f"{gain[0]:+.3f} ± {gain[1]:.3f}" in said["score"]
 
 
 def test_nothing_else_was_left(walk, tables):

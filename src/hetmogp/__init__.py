@@ -6,7 +6,7 @@ The public names are resolved when first used, so that `hetmogp --help` need not
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "hetmogp.model": ("HetMOGP", "independent", "load"),

@@ -14,6 +14,7 @@ import pandas as pd
 from .fitted import Fitted
 from .marginal import log_densities
 from .prediction import Observed
+from .record import Scored
 from .session import session
 from .tables import Dataset
 
@@ -24,7 +25,9 @@ __all__ = [
     "compare_on",
     "constant_densities",
     "doubts",
+    "kept",
     "missing",
+    "sentences",
     "shown",
     "tabulate",
 ]
@@ -40,10 +43,31 @@ WORTH = 0.005  # nats a value, at least: less is of no use to anybody
 Densities = Mapping[str, np.ndarray]
 
 
-def compare(fitted: Fitted, X: Any, Y: Any, by: Any = None) -> pd.DataFrame:
-    """The joint model beside its baselines on some data; see `HetMOGP.compare_baselines`."""
+def compare(fitted: Fitted, X: Any, Y: Any, by: Any = None) -> tuple[pd.DataFrame, str]:
+    """The joint model beside its baselines on some data, and which rows these are, in words.
+
+    See `HetMOGP.compare_baselines`.
+    """
     data = fitted.read(X, Y)
-    return compare_on(fitted, data, fitted.observe(data), by)
+    return compare_on(fitted, data, fitted.observe(data), by), _rows_in_words(fitted, data)
+
+
+def _rows_in_words(fitted: Fitted, data: Dataset) -> str:
+    """Which rows were scored, as far as the model knows."""
+    table, observed = data.inputs[0], data.observed()
+    if not all(X is table for X in data.inputs):
+        return f"{sum(int(seen.sum()) for seen in observed):,} values given to compare_baselines"
+    scored = np.any(observed, axis=0)
+    n = f"{scored.sum():,} rows"
+    marked = fitted.record.held_out
+    held = None if marked is None else marked.at(table)
+    if held is None or marked is None:
+        return f"{n} given to compare_baselines"
+    if not held[scored].any():
+        return f"{n} that were fitted"
+    if held[scored].all():
+        return f"{n} held out of the fit: {marked.how}" if marked.how else f"{n} held out"
+    return f"{n}, of which {held[scored].sum():,} were held out of the fit"
 
 
 def compare_on(
@@ -184,6 +208,75 @@ def doubts(frame: pd.DataFrame) -> Iterator[str]:
                 f"Output {name} does not clearly beat a constant: {gain:+.3f} ± {error:.3f} nats a "
                 "value. The inputs may say little about it, or the rows are too few to tell."
             )
+
+
+def kept(frame: pd.DataFrame, rows: str) -> Scored:
+    """The table as a model keeps it.
+
+    Args:
+        frame: of `compare` or of `leave_one_out`.
+        rows: which rows it is about, in words.
+    """
+    numbers = frame[list(COLUMNS)].astype(float).to_numpy().tolist()
+    table = {
+        str(name): [None if value != value else value for value in row]
+        for name, row in zip(frame.index, numbers, strict=True)
+    }
+    return Scored(rows, table)
+
+
+def sentences(fitted: Fitted) -> dict[str, str]:
+    """Of each output, by how much it beats its constant and what sharing is worth, in words.
+
+    From the latest table of baselines; without one, from the bounds by which latents were chosen.
+    """
+    scored, shares = fitted.record.scored, fitted.sharing
+    result = {}
+    for name, likelihood in fitted.likelihoods.items():
+        if scored is not None and name in scored.table:
+            row = dict(zip(COLUMNS, scored.table[name], strict=True))
+            average = "frequencies" if likelihood.levels else "average"
+            words = _over_constant(name, average, row)
+            if words is not None:
+                result[name] = words + _over_alone(row, len(fitted.likelihoods))
+        elif scored is None and shares is not None and fitted.record.shared and len(shares) > 2:
+            gain = shares["gain"].to_dict()[name]
+            result[name] = f"{name}: sharing is worth {gain:,.1f} nats in all, by the bounds"
+    return result
+
+
+def _over_constant(name: str, average: str, row: Mapping[str, float | None]) -> str | None:
+    gain, error = row["over_constant"], row["over_constant_se"]
+    if gain is None or error is None:
+        return None
+    much = f"{_rounded(abs(gain), error)} nats a value"
+    if gain >= max(WORTH, SURE * error):
+        return f"{name} beats its {average} by {much}"
+    if gain < -SURE * error:
+        return f"{name} is predicted worse than by its {average}, by {much}"
+    return f"{name} does not clearly beat its {average}: {_rounded(gain, error, '+')} nats a value"
+
+
+def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
+    gain, error = row["over_alone"], row["over_alone_se"]
+    if gain is None or error is None or outputs == 1:
+        return ""
+    if error == gain == 0.0:
+        return "; it shares nothing"
+    if gain >= max(WORTH, SURE * error):
+        over = row["over_constant"] or 0.0
+        if gain > over > 0.0:
+            return f"; alone it would not: sharing is worth {_rounded(gain, error)}"
+        return f"; sharing is worth {_rounded(gain, error)}{' of that' * (over > 0.0)}"
+    if gain < -SURE * error:
+        return f"; sharing costs it {_rounded(-gain, error)}"
+    return f"; sharing makes no clear difference ({_rounded(gain, error, '+')})"
+
+
+def _rounded(value: float, error: float, sign: str = "") -> str:
+    """A number with its standard error, both with as many digits as the error is known to."""
+    digits = 2 if error >= 0.0095 else 3
+    return f"{value:{sign}.{digits}f} ± {error:.{digits}f}"
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:

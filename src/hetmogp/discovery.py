@@ -286,7 +286,7 @@ def _held_out_baselines(
         progress=False,
     )
     fitted = fit(kinds, some[names[0]] if shared else some, known, small)
-    return compare(fitted, others[names[0]] if shared else others, asked)
+    return compare(fitted, others[names[0]] if shared else others, asked)[0]
 
 
 def _with_labels(likelihood: Likelihood, y: pd.Series) -> Likelihood:

@@ -32,7 +32,7 @@ from .quadrature import root
 from .session import session
 from .tables import Dataset, read
 
-__all__ = ["leave_one_out"]
+__all__ = ["leave_one_out", "refuse_others"]
 
 LEAST = 1e-6  # of the precision of a function is left where a single value tells it all
 
@@ -40,7 +40,7 @@ LEAST = 1e-6  # of the precision of a function is left where a single value tell
 def leave_one_out(fitted: Fitted, X: Any, Y: Any, rules: Rules) -> pd.DataFrame:
     """The model beside its baselines, each value left out; see `HetMOGP.leave_one_out`."""
     data = read(fitted.likelihoods, X, Y, fitted.columns, some=True)  # with their weights
-    _refuse_others(fitted, data)
+    refuse_others(fitted, data, "leave_one_out is")
     densities = {"joint": _by_cavities(fitted, data, rules)}
     alone = alone_of(fitted)
     if alone is not None:
@@ -53,17 +53,23 @@ def leave_one_out(fitted: Fitted, X: Any, Y: Any, rules: Rules) -> pd.DataFrame:
     return tabulate(list(fitted.likelihoods), densities, clusters(rows, tables))
 
 
-def _refuse_others(fitted: Fitted, data: Dataset) -> None:
-    """Complain of a fit without sites, and of data that it was not fitted to."""
+def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
+    """Complain of a fit without sites, and of data that it was not fitted to.
+
+    Args:
+        fitted: the model.
+        data: what it is said to be fitted to.
+        what: is asked for, with "is" or "are".
+    """
     if fitted.record.method != "vem":
         raise ValueError(
-            "leave_one_out needs a fit on full batches (method='vem'): on mini-batches q(u) is not "
-            "quite the best for each value. Hold rows out instead, and use compare_baselines"
+            f"{what} not available for a fit on mini-batches, whose q(u) is not quite the best for "
+            "each value; full batches (method='vem') have them"
         )
     for name, seen in zip(data.names, data.observed(), strict=True):
         if seen.sum() != fitted.record.observed[name]:
             raise ValueError(
-                f"leave_one_out is about the data that were fitted: there output {name!r} had "
+                f"{what} about the data that were fitted: there output {name!r} had "
                 f"{fitted.record.observed[name]} values, here it has {seen.sum()}"
             )
 

@@ -15,10 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from . import baselines, bulk, distributed, effects, forks, left_out, storage
+from . import baselines, bulk, distributed, effects, forks, laplace, left_out, storage
 from .bound import Rules
 from .discovery import choose, no_better_than_constants
 from .disk import Table
+from .export import export
 from .fitted import Fitted, fit
 from .fitting import Checkpoints, Options, Progress, Source
 from .holdout import HeldOut
@@ -442,7 +443,8 @@ class HetMOGP(Questions, BaseEstimator):
 
         All are mean negative log predictive densities of a value, as those of `nlpd`: lower is
         better, and the last row, "global", is the sum over the outputs. Data that were not fitted
-        give an honest answer; `leave_one_out` needs none.
+        give an honest answer; `leave_one_out` needs none. The table is kept with the model, and
+        `summary` says it in a sentence for each output.
 
         Args:
             X: the inputs, as for `fit`.
@@ -459,21 +461,30 @@ class HetMOGP(Questions, BaseEstimator):
             over_alone, over_constant: how many nats a value the model is better than each.
             over_alone_se, over_constant_se: the standard errors of these differences.
         """
-        return baselines.compare(self.fitted, X, Y, by)
+        table, rows = baselines.compare(self.fitted, X, Y, by)
+        self._keep(scored=baselines.kept(table, rows))
+        return table
+
+    def _keep(self, **facts: Any) -> None:
+        """Keep what was found out after the fit with the model."""
+        self._fitted = replace(self._fitted, record=replace(self._fitted.record, **facts))
 
     def leave_one_out(self, X: Any, Y: Any) -> pd.DataFrame:
         """The table of `compare_baselines`, each value predicted from all others, without refits.
 
         Each value's site is taken away from q(u) again; the other outputs at its row stay. The
         hyperparameters are those of all values, so the scores flatter a little: on tables of a few
-        dozen rows, or with many outputs. A model fitted on mini-batches has none.
+        dozen rows, or with many outputs. A model fitted on mini-batches has none. The table is kept
+        with the model, as that of `compare_baselines`.
 
         Args:
             X: the inputs that were fitted.
             Y: the outputs that were fitted.
         """
         rules = Rules(self.bound == "joint", self.expectation)
-        return left_out.leave_one_out(self.fitted, X, Y, rules)
+        table = left_out.leave_one_out(self.fitted, X, Y, rules)
+        self._keep(scored=baselines.kept(table, "each value left out in turn, without refits"))
+        return table
 
     def mark_held_out(self, X: Any, rows: Any, how: str = "", by: str | None = None) -> Self:
         """Keep, with the model, which rows of a table were kept from the fit.
@@ -487,8 +498,7 @@ class HetMOGP(Questions, BaseEstimator):
             by: the column whose groups were held out whole, if any.
         """
         table, _ = read_inputs(X, self.fitted.columns)
-        held_out = HeldOut.of(table, rows, how, by)
-        self._fitted = replace(self._fitted, record=replace(self._fitted.record, held_out=held_out))
+        self._keep(held_out=HeldOut.of(table, rows, how, by))
         return self
 
     def held_out(self, X: Any) -> np.ndarray | None:
@@ -508,10 +518,42 @@ class HetMOGP(Questions, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    def intervals(self, X: Any, Y: Any) -> pd.DataFrame:
+        """How well lengthscales and correlations are determined: 90% intervals, by Laplace.
+
+        They come from the curvature of the bound and of the hyperparameters' priors where learning
+        ended, two E-steps for each hyperparameter: seconds on hundreds of rows, about as long as
+        the fit on thousands. Inducing inputs are held. The intervals are kept with the model, and
+        `summary` shows them. A model fitted on mini-batches has none.
+
+        Args:
+            X: the inputs that were fitted.
+            Y: the outputs that were fitted.
+
+        Returns:
+            A row for each number of a kernel in use, as `Summary.lengthscales`: latent, kernel,
+            input, number, value, lower, upper, flat. The ends of the correlations' intervals are
+            `correlation_lower` and `correlation_upper` of `summary`.
+        """
+        options = self._options()
+        with Progress(self._shows) as bar:
+            widths = laplace.widths(
+                *(self.fitted, X, Y, options.rules, options.weight_scale),
+                options.hyperpriors is not None,
+                lambda done: bar.update("intervals", done),
+            )
+        self._keep(widths=widths)
+        return self.summary().lengthscales
+
     # -- showing and keeping -----------------------------------------------------------------------
 
     def summary(self) -> Summary:
-        """Outputs, parameter functions, latents and what they share, as tables; print it."""
+        """Outputs, parameter functions, latents and what they share, as tables; print it.
+
+        After `compare_baselines` or `leave_one_out` it says in a sentence what the inputs and the
+        other outputs are worth to each output; after `intervals`, how well lengthscales and
+        correlations are determined.
+        """
         return Summary(self.fitted)
 
     def _repr_html_(self) -> str:
@@ -525,6 +567,40 @@ class HetMOGP(Questions, BaseEstimator):
         """Write the fitted model to one file, which `hetmogp.load` reads; see `storage`."""
         arguments = self._options().items()  # which may have been set since the fit
         storage.save(self.fitted, arguments, hasattr(self, "feature_names_in_"), path)
+
+    def export(
+        self,
+        folder: str | os.PathLike,
+        outputs: str | Sequence[str] | None = None,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        platforms: Sequence[str] | None = None,
+    ) -> Path:
+        """Write a folder that predicts by itself: JAX, NumPy and flatbuffers are all it needs.
+
+        It holds a program (`jax.export`), what inputs and outputs are called, and `predictor.py`,
+        a loader of one page. With the folder `weather` on Python's path,
+
+            from weather.predictor import predict
+            predict({"day": [1.0, 2.5]})["rain"]["mean"]
+
+        gives means, standard deviations and quantiles of each output, or the probabilities of its
+        classes. JAX runs a program of an earlier version for at least six months.
+
+        It cannot do everything that `predict` can. There are no densities, samples, functions or
+        quantiles at other levels. Exposures and numbers of trials are one. Angles, and likelihoods
+        without a distribution function, have no quantiles. Models with local latents cannot be
+        exported.
+
+        Args:
+            folder: where to; it is made if it is not there.
+            outputs: which outputs; all of them by default.
+            quantiles: their levels.
+            platforms: those on which it is to run, such as ("cpu", "cuda"); that of this process
+                by default.
+        """
+        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
+        self.fitted.asked(None, 0, chosen, None)  # refuses outputs that there are not
+        return export(self.fitted, folder, chosen, quantiles, platforms)
 
 
 def independent(likelihoods: Any, **options: Any) -> HetMOGP:

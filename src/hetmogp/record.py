@@ -9,11 +9,38 @@ from .fitting import Learned
 from .holdout import HeldOut
 from .tables import Dataset
 
-__all__ = ["Record"]
+__all__ = ["Record", "Scored", "Widths"]
 
 ARRAYS = ("history", "input_range")
 ATTRIBUTES = {"seconds": "fit_seconds_", "observed": "n_observed_", "sampled": "n_sampled_"}
-INTERNAL = ("jitter", "shared", "sharing", "marginal", "held_out")
+INTERNAL = ("jitter", "shared", "sharing", "marginal", "held_out", "widths", "scored")
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How well hyperparameters are determined: standard deviations, see `laplace`.
+
+    Attributes:
+        kernels: of the logarithm of each learned number of the kernels, in their order.
+        correlation: of artanh of the correlation of two parameter functions, (J, J), in the user's
+            order; zero where the model leaves no choice.
+    """
+
+    kernels: list[float]
+    correlation: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A table of `baselines` as a model keeps it.
+
+    Attributes:
+        rows: which rows it is about, in words.
+        table: by output its numbers, in the order of `baselines.COLUMNS`; None is unknown.
+    """
+
+    rows: str
+    table: dict[str, list[float | None]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +65,8 @@ class Record:
         marginal: of each output the constants that suit it best if nothing depends on the inputs,
             see `marginal`; unknown in files of earlier versions.
         held_out: which rows of the table were kept from the fit, where that was said.
+        widths: how well hyperparameters are determined, where `HetMOGP.intervals` was asked.
+        scored: the latest comparison with baselines.
     """
 
     elbo: float
@@ -55,6 +84,8 @@ class Record:
     seconds: float = 0.0
     marginal: dict[str, list[float]] | None = None
     held_out: HeldOut | None = None
+    widths: Widths | None = None
+    scored: Scored | None = None
 
     @classmethod
     def of(cls, learned: Learned, data: Dataset) -> "Record":

@@ -1,36 +1,49 @@
-"""What a fitted model says, as tables: outputs, latents, and what the outputs share."""
+"""What a fitted model says, as tables and sentences: outputs, latents, and what outputs share."""
+
+from html import escape
 
 import numpy as np
 import pandas as pd
 
-from . import effects
+from . import baselines, effects
 from .fitted import Fitted
+from .lengthscales import NORMAL, in_words, lengthscales
+from .mixing import mixing
 from .text import printable
 
 __all__ = ["Summary", "shown"]
-
-NEGLIGIBLE = 1e-12  # of the largest variance: a parameter function that does not vary
-
-
-def _local(fitted: Fitted) -> list[str]:
-    """For each latent, whether it is local, in words."""
-    near = fitted.posterior.near
-    own = [] if near is None else np.asarray(near.own).tolist()
-    smooth = [""] * (len(fitted.kernels) - len(own))
-    return [*smooth, *(f", local, {share:.0%} of it each place's own" for share in own)]
 
 
 class Summary:
     """The tables of a fitted model; it prints them all, and shows them in a notebook.
 
+    A parameter function whose standard deviation is below 2% of its unit (the spread of the
+    output's values, or one on the scale of a logarithm or of log odds) is flat, and has no
+    correlations. Two functions that have one latent in common and no other are correlated by ±1
+    whatever the data say; that is not shown either. A latent that adds less than 1% to the variance
+    of every function is not used, and not listed.
+
     Attributes:
         outputs: of each output its likelihood, how many values were observed, and the constants
             that were learned or fixed.
+        sentences: of each output, what the inputs and the other outputs are worth, in words: from
+            the latest `compare_baselines` or `leave_one_out`, else from `HetMOGP.sharing_`.
+        scored: which rows the sentences are about, in words.
         functions: of each parameter function its link, its constant b and its prior standard
-            deviation, both before the link.
-        latents: of each latent its kernel, in words and in the units of the inputs, and its rank.
-        shares: the share of each parameter function's prior variance that comes from each latent.
-        correlation: the prior correlation between parameter functions at one input.
+            deviation, both before the link, and whether it is flat.
+        latents: of each latent in use its kernel, in words and in the units of the inputs, and its
+            rank.
+        unused: how many latents are not in use.
+        lengthscales: the numbers of the kernels in use, with 90% intervals (after
+            `HetMOGP.intervals`); `flat` is a lengthscale beyond the range of the data.
+        shares: the share of each parameter function's prior variance that comes from each latent
+            in use.
+        correlation: the prior correlation between parameter functions at one input; NaN where a
+            function is flat, and where it is ±1 by construction.
+        correlation_lower: the lower ends of 90% intervals of the correlations; None before
+            `HetMOGP.intervals`.
+        correlation_upper: the upper ends.
+        constructed: the signs of correlations that are ±1 by construction, zero elsewhere.
         gains: what each output gains from the others, in nats (`HetMOGP.sharing_`), where latents
             were chosen; None where they were not.
         shared: likewise, whether the outputs share latents.
@@ -47,16 +60,9 @@ class Summary:
         likelihoods, record = fitted.likelihoods, fitted.record
         names = fitted.parameter_names
         owner = np.array([output for output, one in likelihoods.items() for _ in one.latent])
-        free = [q for q, kernel in enumerate(fitted.kernels) if not kernel.own_scale]
-        B = (fitted.coregionalisation * fitted.sizes[:, None, None])[free]  # without slopes
-        variance = np.diagonal(B, axis1=1, axis2=2).T  # (J, Q)
-        total = variance.sum(axis=1)
-        varies = total > NEGLIGIBLE * max(total.max(), 1e-300)
-        unit = np.where(varies, np.sqrt(np.where(varies, total, 1.0)), np.inf)
-        correlation = B.sum(axis=0) / np.outer(unit, unit)
-        np.fill_diagonal(correlation, 1.0)
-        units = {column.name: column.unit for column in fitted.columns}
-        columns = [f"u{q}" for q in range(len(fitted.kernels))]
+        mixed = mixing(fitted)
+        index = pd.Index(names, name="parameter function")
+        self._units = {column.name: column.unit for column in fitted.columns}
 
         self.outputs = pd.DataFrame(
             {
@@ -69,30 +75,46 @@ class Summary:
             },
             index=pd.Index(list(likelihoods), name="output"),
         )
+        self.sentences = baselines.sentences(fitted)
+        self.scored = None if record.scored is None else record.scored.rows
         links = [one.links[name].name for one in likelihoods.values() for name in one.latent]
         constants = fitted.attributes().get("constants_", np.nan)
         self.functions = pd.DataFrame(
-            {"link": links, "constant": constants, "std": np.sqrt(total)},
-            index=pd.Index(names, name="parameter function"),
+            {
+                "link": links,
+                "constant": constants,
+                "std": np.sqrt(mixed.variance),
+                "flat": mixed.flat,
+            },
+            index=index,
         )
+        self.lengthscales = lengthscales(fitted, mixed.used)
         self.latents = pd.DataFrame(
             {
-                "kernel": [
-                    kernel.in_words(units) + words
-                    for kernel, words in zip(fitted.kernels, _local(fitted), strict=True)
-                ],
-                "rank": list(fitted.posterior.prior.ranks),
+                "kernel": [self._kernel(fitted, q) for q in mixed.used],
+                "rank": [fitted.posterior.prior.ranks[q] for q in mixed.used],
             },
-            index=pd.Index(columns, name="latent"),
+            index=pd.Index([f"u{q}" for q in mixed.used], name="latent"),
         )
+        self.unused = len(fitted.kernels) - len(mixed.used)
         self.shares = pd.DataFrame(
-            variance / np.where(varies, total, np.inf)[:, None],
-            index=pd.Index(names, name="parameter function"),
-            columns=[columns[q] for q in free],
+            mixed.shares, index=index, columns=[f"u{q}" for q in mixed.mixed]
         )
         self.effects, self.groups = effects.slopes(fitted), effects.sizes(fitted)
+        hidden = mixed.flat[:, None] | mixed.flat | (mixed.constructed != 0)
+        np.fill_diagonal(hidden, False)
+        correlation = np.where(hidden, np.nan, mixed.correlation)
         self.correlation = pd.DataFrame(correlation, index=names, columns=names)
-        foreign = np.abs(correlation) * (owner[:, None] != owner)
+        self.correlation_lower = self.correlation_upper = None
+        if record.widths is not None:
+            half = NORMAL * np.asarray(record.widths.correlation)
+            middle = np.arctanh(np.clip(correlation, -1.0 + 1e-12, 1.0 - 1e-12))
+            self.correlation_lower, self.correlation_upper = (
+                pd.DataFrame(np.tanh(ends), index=names, columns=names)
+                for ends in (middle - half, middle + half)
+            )
+        self.constructed = pd.DataFrame(mixed.constructed, index=names, columns=names)
+        foreign = np.abs(mixed.correlation) * (owner[:, None] != owner)
         self.sharing = pd.Series(
             {name: float(np.max(foreign[owner == name], initial=0.0)) for name in likelihoods},
             name="sharing",
@@ -105,11 +127,25 @@ class Summary:
         if record.sampled is not None:
             self.effort += f", started from a sample of {record.sampled:,} rows"
 
+    def _kernel(self, fitted: Fitted, q: int) -> str:
+        """A latent's kernel in words, along which inputs it is flat, and whether it is local."""
+        words = fitted.kernels[q].in_words(self._units)
+        table = self.lengthscales
+        flat = table.loc[(table["latent"] == f"u{q}") & table["flat"], "input"].unique()
+        if len(flat):
+            words += f", flat along {', '.join(flat)}"
+        near = fitted.posterior.near
+        local = q - (len(fitted.kernels) - fitted.posterior.prior.local)
+        if near is not None and local >= 0:
+            words += f", local, {np.asarray(near.own)[local]:.0%} of it each place's own"
+        return words
+
     @property
     def title(self) -> str:
         """The sizes of the model, in one line."""
         D, J, Q = len(self.outputs), len(self.functions), len(self.latents)
-        return f"{_many(D, 'output')}, {_many(J, 'parameter function')}, {_many(Q, 'latent')}"
+        more = f" in use, {self.unused} not in use" if self.unused else ""
+        return f"{_many(D, 'output')}, {_many(J, 'parameter function')}, {_many(Q, 'latent')}{more}"
 
     @property
     def verdict(self) -> str:
@@ -123,52 +159,113 @@ class Summary:
         if self.gains is None or len(self.gains) < 3:
             return None
         gain = float(self.gains["gain"].iloc[-1])
+        if self.functions["flat"].all() and not len(self.effects) and not self.groups.shape[1]:
+            return "no output depends on the inputs: all parameter functions are flat"
+        if self.shared and gain < 0.05:
+            return "the outputs share latents, but the joint model gains nothing by it"
         if self.shared:
             return f"the outputs share latents: the joint model gains {gain:,.1f} nats"
         return "the outputs share nothing: a joint model does not pay for the weights it needs"
 
+    @property
+    def correlated(self) -> bool:
+        """Whether there is any correlation between two functions to show."""
+        others = ~np.eye(len(self.functions), dtype=bool)
+        return bool(np.isfinite(self.correlation.to_numpy()[others]).any())
+
+    @property
+    def about_correlation(self) -> list[str]:
+        """Which correlations are left out and why, a line each."""
+        flat = self.functions["flat"]
+        words = []
+        if flat.any():
+            verb = "has" if flat.sum() == 1 else "have"
+            words.append(
+                f"{', '.join(map(str, flat[flat].index))} {verb} no spread and no correlations"
+            )
+        signs = self.constructed.to_numpy()
+        if len(flat) > 1 and len(self.shares.columns) == 1 and signs.any():
+            words.append("one latent: the parameter functions move together by construction")
+        elif signs.any():
+            words.append(
+                "(+) and (-): two functions of one and the same latent, which move together or "
+                "against each other by construction"
+            )
+        return words
+
     def _tables(self) -> dict[str, pd.DataFrame]:
         shares = self.shares.map("{:.0%}".format)
-        functions = self.functions.assign(
+        functions = self.functions.drop(columns="flat").assign(
             constant=self.functions["constant"].map("{:.3f}".format),
-            std=self.functions["std"].map("{:.3f}".format),
+            std=[
+                f"{std:.3f}{' (flat)' * flat}"
+                for std, flat in zip(self.functions["std"], self.functions["flat"], strict=True)
+            ],
         )
-        gains = {}
+        tables = {"outputs": self.outputs}
         if self.decision is not None and self.gains is not None:
-            gains["what each output gains from the others, in nats"] = self.gains.round(1)
-        added = {}
+            tables["what each output gains from the others, in nats"] = self.gains.round(1)
         if len(self.effects):
             slopes = self.effects.set_index("output").map(_number)
-            added["linear effects (slopes before the link, with 90% intervals)"] = slopes
+            tables["linear effects (slopes before the link, with 90% intervals)"] = slopes
         if self.groups.shape[1]:
             groups = self.groups.map("{:.3f}".format)
-            added["groups (standard deviation of the intercepts)"] = groups
-        tables = {
-            "outputs": self.outputs,
-            **gains,
-            **added,
-            "latents": self.latents,
-            "parameter functions (before their links; share of variance by latent)": pd.concat(
-                [functions, shares], axis=1
-            ),
-            "correlation of the parameter functions": self.correlation.map("{:+.2f}".format),
-        }
+            tables["groups (standard deviation of the intercepts)"] = groups
+        if len(self.latents):
+            tables["latents"] = self.latents
+        if self.lengthscales["lower"].notna().any():
+            numbers = in_words(self.lengthscales, self._units)
+            tables["numbers of the kernels, with 90% intervals"] = numbers
+        tables["parameter functions (before their links; share of variance by latent)"] = pd.concat(
+            [functions, shares], axis=1
+        )
+        if self.correlated:
+            ends = "" if self.correlation_lower is None else ", with 90% intervals"
+            heading = f"correlation of the parameter functions{ends}"
+            tables[heading] = self._correlation_in_words()
         return {heading: shown(table) for heading, table in tables.items()}
+
+    def _correlation_in_words(self) -> pd.DataFrame:
+        cells = self.correlation.map(lambda r: "" if r != r else _signed(r))
+        cells = cells.mask(self.constructed > 0, "(+)").mask(self.constructed < 0, "(-)")
+        if self.correlation_lower is None or self.correlation_upper is None:
+            return cells
+        low, high = (
+            table.map(_signed) for table in (self.correlation_lower, self.correlation_upper)
+        )
+        known = self.correlation.notna() & ~np.eye(len(cells), dtype=bool)
+        return cells.mask(known, cells + " [" + low + ", " + high + "]")
+
+    def said(self) -> tuple[str, list[str]]:
+        """A heading for the sentences about the outputs, and the sentences."""
+        rows = "" if self.scored is None else f" ({self.scored})"
+        return f"What the inputs and the other outputs are worth{rows}", [*self.sentences.values()]
 
     def __repr__(self) -> str:
         parts = [self.title, self.verdict, *filter(None, [self.decision])]
+        heading, sentences = self.said()
+        if sentences:
+            lines = (f"  {printable(one)}" for one in sentences)
+            parts += ["", heading[0].lower() + heading[1:], *lines]
         for heading, table in self._tables().items():
             text = table.to_string(max_colwidth=None)
             parts += ["", heading, *(f"  {line}" for line in text.split("\n"))]
+        if len(self.functions) > 1:
+            parts += [f"  {printable(line)}" for line in self.about_correlation]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
         said = f"<br>{self.decision}" if self.decision else ""
+        heading, sentences = self.said()
+        if sentences:
+            items = "".join(f"<li>{escape(printable(one))}</li>" for one in sentences)
+            said += f"</p><h4>{escape(heading)}</h4><ul>{items}</ul><p>"
         tables = (
-            f"<h4>{heading[0].upper()}{heading[1:]}</h4>{table.to_html()}"
+            f"<h4>{_capital(heading)}</h4>{table.to_html()}"
             for heading, table in self._tables().items()
         )
-        return f"<p><b>{self.title}</b><br>{self.verdict}{said}</p>{''.join(tables)}"
+        notes = "<br>".join(escape(printable(line)) for line in self.about_correlation)
+        return f"<p><b>{self.title}</b><br>{self.verdict}{said}</p>{''.join(tables)}<p>{notes}</p>"
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
@@ -179,6 +276,16 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 def _number(value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def _signed(value: float) -> str:
+    """A correlation; one that rounds to zero has no sign."""
+    text = f"{value:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _many(n: int, what: str) -> str:

@@ -187,7 +187,8 @@ def text_of(model: "HetMOGP") -> list[str]:
 def learned(model: "HetMOGP", path: Path) -> dict[str, Any]:
     """What a model in a file has learned, to be printed as JSON."""
     summary, facts = model.summary(), model.fitted.record.facts()
-    facts.pop("held_out")  # a bit for every row; the model file has them
+    for name in ("held_out", "widths", "scored"):  # shown below; the model file has them
+        facts.pop(name)
     return {
         "model": str(path),
         "bound": facts.pop("elbo"),
@@ -198,7 +199,10 @@ def learned(model: "HetMOGP", path: Path) -> dict[str, Any]:
             for name, one in model.likelihoods_.items()
         },
         **{key: getattr(summary, key).to_dict("index") for key in TABLES},
+        "sentences": summary.sentences,
+        "scored": summary.scored,
         "effects": model.effects_.to_dict("records"),
+        "lengthscales": summary.lengthscales.to_dict("records"),
     }
 
 

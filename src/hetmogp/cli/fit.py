@@ -149,6 +149,13 @@ def fit(
             help="Instead: hold out rows after a date or number of an input (of several, --by)."
         ),
     ] = None,
+    intervals: Annotated[
+        bool,
+        typer.Option(
+            "--intervals",
+            help="Also find how well lengthscales and correlations are determined.",
+        ),
+    ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A folder to keep the fit in on its way, to be taken up with --resume."),
@@ -217,6 +224,8 @@ def fit(
         from ..storage import refuse_unsaveable
 
         refuse_unsaveable(named, X, table)
+        if intervals and many is not None:
+            fail(f"--intervals is for a single file, not for {data}")
         options = {name: context.params[name] for name in OPTIONS}
         for option, some in (("linear", linear), ("groups", group)):
             options[option] = None if some is None else split_names(some, names)
@@ -234,7 +243,10 @@ def fit(
         if first:
             estimator.save(target)
         scores = scored(estimator, X, table) if held.any() else None
+        if many is None and not estimator.interrupted_:
+            _assess(estimator, seen, scores is None, intervals)
         if first:
+            estimator.save(target)  # again, with what was found out since
             _show(estimator, target, scores, as_json)
         if estimator.interrupted_:
             beside: Any = scores[0] if scores is not None else None
@@ -298,6 +310,17 @@ def _outputs(
             fail(f"{data} has no column beside the inputs")
     columns_of(table, list(named), data)
     return named
+
+
+def _assess(model: "HetMOGP", fitted: tuple[Any, ...], unscored: bool, intervals: bool) -> None:
+    """Score each value left out, where no rows were held out, and find intervals if asked to.
+
+    Mini-batches allow neither: then there are no such scores, and intervals are an error.
+    """
+    if model.method_ == "vem" and unscored:
+        model.leave_one_out(*fitted)
+    if intervals:
+        model.intervals(*fitted)
 
 
 def _so_far(

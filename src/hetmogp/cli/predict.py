@@ -29,6 +29,9 @@ def predict(
             "them, with --out."
         ),
     ] = None,
+    at: Annotated[
+        Path | None, typer.Option(help="The same file, named as in draw and aggregate.")
+    ] = None,
     grid: Annotated[
         int | None,
         typer.Option(min=2, help="Predict on a grid of so many points per input instead."),
@@ -52,8 +55,9 @@ def predict(
     hetmogp predict sales.hetmogp --grid 50 --output flat --out map.parquet
     """
     with one_clear_line():
-        if (data is None) == (grid is None):
+        if sum(one is not None for one in (data, at, grid)) != 1:
             raise typer.BadParameter("name either a file with inputs or --grid")
+        data = data or at
         will_write_table(out, model, data)
         import pandas as pd
 

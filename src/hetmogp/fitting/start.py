@@ -36,6 +36,7 @@ __all__ = [
     "latent_kernels",
     "normal",
     "observed_values",
+    "priors_of_points",
     "typical",
 ]
 
@@ -201,7 +202,7 @@ def initial_parameters(
         lambda a: jnp.asarray(a, dtype=float),
         tuple(typical(kernel, columns, scaling) for kernel in kernels),
     )
-    hyperprior, anchors = _hyperpriors(likelihoods, values, weight_scale, centres)
+    hyperprior, anchors = priors_of_points(likelihoods, values, weight_scale, centres)
     return Parameters(begun.with_hyperprior(hyperprior), likelihoods, anchors)
 
 
@@ -252,7 +253,7 @@ def observed_values(
         yield name, likelihood, y if seen.all() else y[seen], own
 
 
-def _hyperpriors(
+def priors_of_points(
     likelihoods: Sequence[Likelihood],
     values: Sequence[np.ndarray],
     weight_scale: float | None,

@@ -42,7 +42,7 @@ from .sites import (
     sites_of_slopes,
 )
 
-__all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "step"]
+__all__ = ["Interrupted", "Problem", "State", "Watch", "init", "settle", "slope", "step"]
 
 E_STEPS = 200
 SURE = 10.0  # a predicted gain is trusted if it is this many times smaller than an actual one
@@ -338,6 +338,13 @@ def settle(
     """
     z = ravel_pytree(parameters.free(problem.learn_inducing))[0]
     return _reached(parameters, _evaluated(z, parameters, sites, sites, problem, jitter, hinted))
+
+
+def slope(z: np.ndarray, state: State, problem: Problem, jitter: float) -> Array:
+    """The gradient of the profile at hyperparameters z near those of a state."""
+    at = jnp.asarray(z)
+    begin = state.parameters, state.sites, state.sites
+    return _evaluated(at, *begin, problem, jitter).gradient
 
 
 def init(parameters: Parameters, problem: Problem, jitter: float) -> State:

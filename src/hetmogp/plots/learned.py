@@ -104,7 +104,7 @@ def latents(
 def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
     """How the parameter functions go together: their correlations, from Σ_q B_q.
 
-    Lines separate the outputs. A function without any weight, which is constant, is left grey.
+    Lines separate the outputs. Grey: there is no correlation to show, because a function is flat or because both use one latent.
 
     Args:
         model: a fitted model.
@@ -112,8 +112,7 @@ def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
     """
     check_is_fitted(model, "elbo_")
     summary = model.summary()
-    varies = summary.functions["std"].to_numpy() > 0
-    table = summary.correlation.where(varies & varies[:, None])
+    table = summary.correlation
     sizes = [len(one.latent) for one in model.likelihoods_.values()]
     side = 2.2 + 0.55 * min(len(table), 16)
     axes, _ = canvas(ax, (side + 1.2, side))

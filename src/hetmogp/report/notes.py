@@ -14,7 +14,6 @@ from ..session import session
 __all__ = ["notes"]
 
 FEW_VALUES = 20
-IDLE = 0.01  # of every function's variance: a latent that matters less is not looked at
 CROWDED = 0.9999  # correlation of neighbouring inducing inputs beyond which half of them would do
 SPARSE = 0.5  # and below which there are too few of them
 APART = 0.1  # correlation with other outputs below which nothing is shared
@@ -61,9 +60,9 @@ def _about_inducing_inputs(model: HetMOGP) -> Iterator[str]:
     if all(column.kind == "category" for column in model.columns_):
         return  # inducing inputs are the labels themselves
     prior = model.fitted.posterior.prior
-    shares = model.summary().shares.to_numpy()
+    used = model.summary().shares.columns
     for q, (kernel, Z) in enumerate(zip(prior.smooth, prior.tables, strict=True)):
-        if len(Z) < 3 or shares[:, q].max() < IDLE:
+        if len(Z) < 3 or f"u{q}" not in used:
             continue
         nearest = np.median(_nearest(kernel, Z, model.dtype))
         if nearest > CROWDED:

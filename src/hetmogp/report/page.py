@@ -171,28 +171,34 @@ class _Page:
         model = self._model
         summary = model.summary()
         parts = []
-        if len(summary.functions) > 1:
-            varies = summary.functions["std"].to_numpy() > 0
-            table = summary.correlation.where(varies & varies[:, None])
+        if summary.sentences:
+            heading, sentences = summary.said()
+            items = "".join(f"<li>{safe(words)}.</li>" for words in sentences)
+            parts.append(f"<p>{safe(heading)}:</p><ul>{items}</ul>")
+        if summary.correlated:
             sizes = [len(one.latent) for one in model.likelihoods_.values()]
             correlation = replace(
-                pictures.correlation(table, sizes),
+                pictures.correlation(summary.correlation, sizes),
                 caption="Correlation of the parameter functions, before their links, in the prior "
                 "that was learned. Far from zero between two outputs: what one shows informs the "
-                "other. Grey: a function that is constant.",
+                "other. Grey: no correlation to show.",
             )
+            parts.append(self._figure("correlation", correlation))
+        if len(summary.functions) > 1:
+            parts += [f"<p>{safe(line)}.</p>" for line in summary.about_correlation]
             shares = replace(
                 pictures.shares(summary.shares),
                 caption="Share of each parameter function's variance that comes from each latent.",
             )
-            parts = [self._figure("correlation", correlation), self._figure("shares", shares)]
+            parts.append(self._figure("shares", shares))
         if summary.decision is not None and summary.gains is not None:
             parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
             parts.append(_table(summary.gains.map("{:,.1f}".format)))
+        functions = summary.functions.drop(columns="flat")
         return (
             "".join(parts)
             + _table(summary.latents)
-            + _table(summary.functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
+            + _table(functions.map(lambda v: f"{v:.3f}" if isinstance(v, float) else v))
         )
 
     def _output(self, name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..baselines import COLUMNS as COMPARED
 from ..priors import PRIORS
 from ..tables import RESERVED
 from ..variational import FAMILIES
@@ -191,6 +192,29 @@ HELD_OUT = Rule(
         and v["rows"] >= 0
     ),
 )
+WIDTHS = Rule(
+    "standard deviations of the kernels' numbers and of correlations",
+    lambda v: (
+        isinstance(v, dict)
+        and set(v) == {"kernels", "correlation"}
+        and listed(number(0)).holds(v["kernels"])
+        and listed(listed(number(0))).holds(v["correlation"])
+    ),
+)
+SCORED = Rule(
+    "scores of each output beside those of baselines",
+    lambda v: (
+        isinstance(v, dict)
+        and set(v) == {"rows", "table"}
+        and TEXT.holds(v["rows"])
+        and isinstance(v["table"], dict)
+        and all(map(TEXT.holds, v["table"]))
+        and all(
+            listed(either(NOTHING, NUMBER)).holds(one) and len(one) == len(COMPARED)
+            for one in v["table"].values()
+        )
+    ),
+)
 LOCAL = Rule(
     "how many local latents and neighbours there are",
     lambda v: (
@@ -249,6 +273,8 @@ DESCRIPTION: dict[str, Any] = {
         "sharing": either(NOTHING, SHARING),
         "marginal": either(NOTHING, MARGINAL),
         "held_out": either(NOTHING, HELD_OUT),
+        "widths": either(NOTHING, WIDTHS),
+        "scored": either(NOTHING, SCORED),
     },
 }
 

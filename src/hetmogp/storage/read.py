@@ -23,7 +23,7 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..priors import PRIORS
-from ..record import Record
+from ..record import Record, Scored, Widths
 from ..variational import FAMILIES, Neighbourhood
 from .arrays import check_arrays
 from .description import check_description
@@ -115,6 +115,7 @@ def _built(
     check_arrays(tensors, places, columns, facts, functions)
     filled = jax.tree.unflatten(jax.tree.structure(skeleton), [tensors[name] for name in places])
     prior, fitted = filled["parameters"]["prior"], filled["parameters"]["likelihoods"]
+    _check_widths(facts["fit"].get("widths"), prior.kernels, functions)
     options = _options(facts["options"], tensors, columns, custom)
     checked = Options(**options)
     inputs = [column.name for column in columns]
@@ -151,6 +152,23 @@ def _check_marginal(
             raise ValueError(f"fit.marginal has {len(constants)} constants of {name}, not {wanted}")
 
 
+def _check_widths(
+    widths: Mapping[str, Any] | None, kernels: Sequence[Kernel], functions: int
+) -> None:
+    """Compare the numbers of widths with those of kernels and parameter functions."""
+    if widths is None:
+        return
+    learned = jax.tree.leaves([kernel.learned() for kernel in kernels])
+    numbers = sum(np.size(leaf) for leaf in learned)
+    if len(widths["kernels"]) != numbers:
+        raise ValueError(
+            f"fit.widths has {len(widths['kernels'])} numbers of kernels, not {numbers}"
+        )
+    shape = np.shape(widths["correlation"])
+    if shape != (functions, functions):
+        raise ValueError(f"fit.widths has correlations of shape {shape} for {functions} functions")
+
+
 def _alone(
     facts: dict[str, Any],
     tensors: dict[str, np.ndarray],
@@ -164,6 +182,7 @@ def _alone(
             raise ValueError("it has numbers of a model that is not described")
         return None
     fit = {**facts["fit"], "elbo": own["elbo"], "shared": None, "sharing": None}
+    fit |= {"widths": None, "scored": None}
     kept = {k: v for k, v in tensors.items() if not k.startswith(("parameters.", "q.", "near."))}
     numbers = {**kept, **{name.removeprefix(ALONE): values for name, values in apart.items()}}
     return _built({**facts, **own, "fit": fit, "alone": None}, numbers, custom).fitted
@@ -176,6 +195,9 @@ def _record(facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Reco
     if fit.get("held_out") is not None:
         fit["held_out"] = HeldOut(**fit["held_out"])
         _ = fit["held_out"].held  # refuses what marks no rows
+    for name, kind in (("widths", Widths), ("scored", Scored)):
+        if fit.get(name) is not None:
+            fit[name] = kind(**fit[name])
     observed = {output["name"]: output["observed"] for output in facts["outputs"]}
     known = {field.name for field in dataclasses.fields(Record)}
     return Record(observed=observed, **{k: v for k, v in fit.items() if k in known})

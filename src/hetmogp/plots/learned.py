@@ -104,7 +104,8 @@ def latents(
 def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
     """How the parameter functions go together: their correlations, from Σ_q B_q.
 
-    Lines separate the outputs. Grey: there is no correlation to show, because a function is flat or because both use one latent.
+    Lines separate the outputs. Pairs without a correlation to show are grey: a function is flat, or
+    both have one latent in common and no other.
 
     Args:
         model: a fitted model.

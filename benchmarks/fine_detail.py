@@ -52,7 +52,10 @@ def compared(split, path):
         print(f"split {split} {name}: {words}, in 90%: {inside:.2f}, {seconds:.0f} s", flush=True)
     if PYTHON.exists():
         test = at.assign(**held.set_index(at.index))
-        for name, script in {"GPBoost": "gpboost_peer.py", "VNNGP": "vnngp_peer.py"}.items():
+        peers = {"GPBoost": "gpboost_peer.py"}
+        if split == 0:
+            peers["VNNGP"] = "vnngp_peer.py"
+        for name, script in peers.items():
             print(f"split {split} {name}: {peer(script, train, test)}", flush=True)
     return models, train
 

@@ -13,7 +13,7 @@ CHUNK = 2048  # rows at a time; bounds memory whatever the number of inputs
 
 
 def roomy(n: int) -> int:
-    """N rounded up by at most an eighth, so that data of similar size share a compilation."""
+    """`n` rounded up by at most an eighth, so that data of similar size share a compilation."""
     grain = 2 ** max(n.bit_length() - 4, 3)
     return -(-n // grain) * grain
 

@@ -89,9 +89,13 @@ def report(gains):
     rows = {name: [gain[name].dropna() for gain in gains] for name in gains[0]}
     for name, each in rows.items():
         _line(name, [one.mean() for one in each], [one.std() / np.sqrt(len(one)) for one in each])
-    total = [gain.mean().sum() for gain in gains]
-    errors = [np.sqrt(((gain.std() / np.sqrt(gain.notna().sum())) ** 2).sum()) for gain in gains]
-    _line("all", total, errors)
+    _line("all", [gain.mean().sum() for gain in gains], [_error(gain) for gain in gains])
+
+
+def _error(gain):
+    """The standard error of the sum of means over outputs; the values of a visit count as one."""
+    of_visit = ((gain - gain.mean()) / gain.notna().sum()).sum(axis=1)
+    return np.sqrt(len(gain) / (len(gain) - 1) * (of_visit**2).sum())
 
 
 def _line(name, means, errors):

@@ -15,6 +15,7 @@ rng = np.random.default_rng(2)
 N = 400
 x = rng.uniform(0, 1, N)
 rows = np.arange(N)
+nothing = [np.zeros((N, 1))]
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +25,22 @@ def tried():
     data = read({"y": hm.Gaussian()}, x, {"y": y})
     with session():
         phi = features(data.inputs[0], data.columns, 0)
-        return y, held_out(hm.Gaussian(), phi, y, rows[:250], rows[250:])
+        return y, *(
+            held_out(hm.Gaussian(), one, y, rows[:250], rows[250:]) for one in (phi, nothing)
+        )
 
 
-def test_the_constant_is_the_most_likely_one(tried):
-    y, scores = tried
+def test_without_features_constants_are_the_most_likely_ones(tried):
+    y, _, constant = tried
     truth = stats.norm(y[:250].mean(), y[:250].std())
-    np.testing.assert_allclose(scores.constant, truth.logpdf(y[250:]), atol=1e-3)
+    np.testing.assert_allclose(constant, truth.logpdf(y[250:]), atol=1e-3)
 
 
 def test_functions_are_found(tried):
-    y, scores = tried
+    y, learned, constant = tried
     truth = stats.norm(2.0 * np.sin(8 * x[250:]), 0.3).logpdf(y[250:])
-    assert truth.mean() - scores.learned.mean() < 0.1
-    assert scores.learned.mean() - scores.constant.mean() > 1.0
+    assert truth.mean() - learned.mean() < 0.1
+    assert learned.mean() - constant.mean() > 1.0
 
 
 def test_labels_and_several_inputs_have_features():
@@ -48,21 +51,24 @@ def test_labels_and_several_inputs_have_features():
     assert all(np.isfinite(table).all() for table in tables)
     kinds = 2.0 * (rows % 3 == 1) - x
     with session():
-        scores = held_out(hm.Gaussian(), tables, kinds, rows[:250], rows[250:])
-    assert scores is not None
-    assert scores.learned.mean() - scores.constant.mean() > 0.7
+        learned, constant = (
+            held_out(hm.Gaussian(), one, kinds, rows[:250], rows[250:]) for one in (tables, nothing)
+        )
+    assert learned is not None
+    assert constant is not None
+    assert learned.mean() - constant.mean() > 0.7
 
 
 def test_what_is_not_finite_is_no_score():
     with session():
         y = np.where(rows < 250, 1.0 + x, 1e300)
-        assert held_out(hm.Gaussian(), [np.zeros((N, 1))], y, rows[:250], rows[250:]) is None
+        assert held_out(hm.Gaussian(), nothing, y, rows[:250], rows[250:]) is None
 
 
 def test_every_value_is_scored_by_fits_to_others():
     y = rng.normal(3.0, 2.0, N)
     with session():
-        density = cross_fitted(hm.Gaussian(), [np.zeros((N, 1))], y, 200, 0)
+        density = cross_fitted(hm.Gaussian(), nothing, y, 200, 0)
     truth = stats.norm(y.mean(), y.std()).logpdf(y)
     assert density is not None
     assert density.shape == (N,)

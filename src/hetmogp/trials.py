@@ -6,8 +6,6 @@ the most probable ones are found by L-BFGS; what counts is the log density of ro
 a Gaussian process without its uncertainty.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,7 +18,7 @@ from .likelihoods import Likelihood
 from .linalg import compiled
 from .rows import rowwise
 
-__all__ = ["Scores", "cross_fitted", "features", "held_out"]
+__all__ = ["cross_fitted", "features", "held_out"]
 
 BUMPS = 30  # over all inputs
 ALONG = 8  # along each of them
@@ -28,13 +26,6 @@ MOST_ALONG = 6  # inputs
 WIDTHS = (0.1, 0.35, 1.2)  # in standard deviations of the inputs
 TURNS = 60  # of L-BFGS
 FITS = 4  # to different rows
-
-
-class Scores(NamedTuple):
-    """The log density of each value held out: after learning, and by the best constants."""
-
-    learned: Float[np.ndarray, " n"]
-    constant: Float[np.ndarray, " n"]
 
 
 def features(
@@ -109,8 +100,8 @@ def held_out(
     y: Float[np.ndarray, " N"],
     train: np.ndarray,
     test: np.ndarray,
-) -> Scores | None:
-    """Learn from some rows and score others; nothing where a score is not finite.
+) -> Float[np.ndarray, " n"] | None:
+    """Learn from some rows, and the log density of others; nothing where one is not finite.
 
     The width for one half of the others is the best for the other half.
     """
@@ -134,17 +125,15 @@ def held_out(
             lambda phi, y: _densities(at, phi, y, likelihood, spread), phi[test], y[test]
         )
 
-    # The constants alone are learned where there are no features.
+    # The constants are learned first, without features.
     free = [start.free[name] for name in sorted(start.free)]
     begin = np.concatenate([start.constant, free, np.zeros(K * J)])
-    nothing = np.zeros_like(tables[0])
-    constant = best(nothing, begin)
-    if not tables[0].any():
-        return _finite(Scores(*[scored(nothing, constant)] * 2))
+    constant = best(np.zeros_like(tables[0]), begin)
     each = np.stack([scored(phi, best(phi, constant)) for phi in tables])
     even = np.arange(len(test)) % 2 == 0
     first, second = each[:, ~even].mean(axis=1).argmax(), each[:, even].mean(axis=1).argmax()
-    return _finite(Scores(np.where(even, each[first], each[second]), scored(nothing, constant)))
+    density = np.where(even, each[first], each[second])
+    return density if np.isfinite(density).all() else None
 
 
 def cross_fitted(
@@ -164,13 +153,9 @@ def cross_fitted(
     total, times = np.zeros(N), np.zeros(N)
     for k in range(FITS):
         order = np.roll(np.random.default_rng(seed).permutation(N), k * N // FITS)
-        scores = held_out(likelihood, tables, y, order[:many], order[many:])
-        if scores is None:
+        density = held_out(likelihood, tables, y, order[:many], order[many:])
+        if density is None:
             return None
-        total[order[many:]] += scores.learned
+        total[order[many:]] += density
         times[order[many:]] += 1
     return total[times > 0] / times[times > 0]
-
-
-def _finite(scores: Scores) -> Scores | None:
-    return scores if all(np.isfinite(part).all() for part in scores) else None

@@ -4,7 +4,8 @@ A picture is described here once. `plots` draws the description with matplotlib,
 `report` draws it in the browser.
 """
 
-from .along import Place, along, by_label, fan, place_of
+from .along import Place, along, by_label
+from .forecasts import fan
 from .learned import bound, correlation, shares
 from .maps import Map, over_map
 from .marks import (
@@ -55,6 +56,5 @@ __all__ = [
     "fan",
     "over_map",
     "palette",
-    "place_of",
     "shares",
 ]

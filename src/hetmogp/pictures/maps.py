@@ -12,8 +12,8 @@ from ..likelihoods import Likelihood
 from ..model import HetMOGP
 from ..prediction import OutputPrediction
 from ..tables import Dataset, observe
-from .along import observed_marks, of_these_labels, where
 from .marks import Heat, Mark, Picture, Scale, axis_of, palette, short
+from .seen import observed_marks, of_these_labels, where
 
 __all__ = ["Map", "mesh", "over_map"]
 

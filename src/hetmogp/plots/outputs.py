@@ -57,7 +57,7 @@ def posterior(
     curves.likelihood_of(model, output)
     data = curves.read_data(model, X, Y)
     line = curves.line_through(model, "posterior", x, along=along, at=at, data=data)
-    place = pictures.place_of(line)
+    place = pictures.Place(line.table)
     picture = pictures.along(model, output, [place], line.j, data, level=level, draws=draws)
     axes, own = canvas(ax)
     draw(picture, axes)

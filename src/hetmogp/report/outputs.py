@@ -1,13 +1,13 @@
 """Which pictures of the outputs a report has, and what is said of each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
 
 from .. import pictures
-from ..curves import Line, bundle_of, curve_of, line_through, middle, range_of
+from ..curves import Line, curve_of, line_through, middle, range_of
 from ..kernels import FeaturesMissingError
 from ..model import HetMOGP
 from ..pictures import Dots, Picture, Place
@@ -84,16 +84,19 @@ class Pictures:
             )
             for k, labels in enumerate(every)
         ]
-        draws = self._can_draw(name, places[0].table)
-        picture = pictures.along(
-            self._model,
-            name,
-            places,
-            j,
-            self._data,
-            level=LEVEL,
-            draws=draws,
-            predict=lambda at: self._predicted(at)[name],
+        wanted = 0 if self._model.likelihoods_[name].outcome == "circular" else DRAWS
+        picture, draws = _with_draws(
+            wanted,
+            lambda draws: pictures.along(
+                self._model,
+                name,
+                places,
+                j,
+                self._data,
+                level=LEVEL,
+                draws=draws,
+                predict=lambda at: self._predicted(at)[name],
+            ),
         )
         curve = curve_of(self._model, self._predicted(places[0].table)[name], LEVEL)
         what = f"{name} along {self._columns[j].name}: {curve.line} and {curve.band}"
@@ -103,16 +106,6 @@ class Pictures:
         held = f" Other inputs ({', '.join(others)}) are held at their median." if others else ""
         caption = f"{what}{thin}{self._about_seen(picture)}.{held}{self._how_many(len(places))}"
         return replace(picture, caption=caption, title="")
-
-    def _can_draw(self, name: str, table: np.ndarray) -> int:
-        """How many draws to add: none of directions, nor of kernels without known features."""
-        if self._model.likelihoods_[name].outcome in ("circular", "nominal"):
-            return 0
-        try:
-            bundle_of(self._model, name, table[:1], 1)
-        except FeaturesMissingError:
-            return 0  # a kernel of the user's own, of which functions cannot be drawn
-        return DRAWS
 
     def _classes(self, name: str, j: int, labels: Labels) -> Picture:
         """The probability of each class along an input, at some labels."""
@@ -148,10 +141,14 @@ class Pictures:
         if not times or likelihood.outcome in UNORDERED or likelihood.levels:
             return []
         line, begin = self._ahead(times[0])
-        draws = FUTURES if self._can_draw(name, line.table) else 0
         recent = None if self._data is None else _since(self._data, line.j, begin)
         known = self._predicted(line.table)[name]
-        picture = pictures.fan(self._model, name, line, recent, draws=draws, prediction=known)
+        picture, draws = _with_draws(
+            FUTURES,
+            lambda draws: pictures.fan(
+                self._model, name, line, recent, draws=draws, prediction=known
+            ),
+        )
         thin = f", and {draws} possible futures, each drawn as a whole" if draws else ""
         seen = self._about_seen(picture)
         caption = (
@@ -273,6 +270,14 @@ class Pictures:
         if key not in self._predictions:
             self._predictions[key] = self._model.fitted.predict_at(table)
         return self._predictions[key]
+
+
+def _with_draws(wanted: int, make: Callable[[int], Picture]) -> tuple[Picture, int]:
+    """A picture with draws, and how many: none of a kernel whose functions cannot be drawn."""
+    try:
+        return make(wanted), wanted
+    except FeaturesMissingError:
+        return make(0), 0
 
 
 def _thinned(data: Dataset) -> Dataset:

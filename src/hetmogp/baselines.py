@@ -38,6 +38,7 @@ COLUMNS = (
     *("over_alone", "over_alone_se", "over_constant", "over_constant_se"),
 )
 SURE = 2.0  # standard errors by which an output has to beat its constant
+LEAST = 5e-4  # nats a value, below which two models are the same
 WORTH = 0.005  # nats a value, at least: less is of no use to anybody
 
 Densities = Mapping[str, np.ndarray]
@@ -261,7 +262,7 @@ def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
     gain, error = row["over_alone"], row["over_alone_se"]
     if gain is None or error is None or outputs == 1:
         return ""
-    if error == gain == 0.0:
+    if max(abs(gain), error) < LEAST:
         return "; it shares nothing"
     if gain >= max(WORTH, SURE * error):
         over = row["over_constant"] or 0.0

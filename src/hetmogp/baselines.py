@@ -265,10 +265,11 @@ def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
     if max(abs(gain), error) < LEAST:
         return "; it shares nothing"
     if gain >= max(WORTH, SURE * error):
-        over = row["over_constant"] or 0.0
-        if gain > over > 0.0:
+        over, doubt = row["over_constant"] or 0.0, row["over_constant_se"] or 0.0
+        beats = over >= max(WORTH, SURE * doubt)
+        if beats and gain > over:
             return f"; alone it would not: sharing is worth {_rounded(gain, error)}"
-        return f"; sharing is worth {_rounded(gain, error)}{' of that' * (over > 0.0)}"
+        return f"; sharing is worth {_rounded(gain, error)}{' of that' * beats}"
     if gain < -SURE * error:
         return f"; sharing costs it {_rounded(-gain, error)}"
     return f"; sharing makes no clear difference ({_rounded(gain, error, '+')})"

@@ -229,13 +229,24 @@ def test_fit_prints_tables_for_people(folder, tmp_path):
     target = tmp_path / "m.hetmogp"
     found = run(
         *("fit", folder / "data.parquet", "--inputs", "t", "--output", "height:gaussian"),
-        *("--model", target, "--kernel", "matern52", *FIT),
+        *("--model", target, "--kernel", "matern52", "--intervals", *FIT),
     )
     assert found.exit_code == 0, found.output
-    for words in ("height.mean", "Matern52(t ", "correlation of the parameter", f"model: {target}"):
-        assert words in found.stdout
+    words = ("height.mean", "Matern52(t ", "numbers of the kernels, with 90% intervals")
+    for some in (*words, "each value left out in turn", "its average", f"model: {target}"):
+        assert some in found.stdout
     assert not found.stdout.startswith("hetmogp:")
     assert type(hm.load(target).kernels_[0]) is hm.Matern52
+
+
+def test_predict_takes_its_file_by_either_name(model, folder, tmp_path):
+    pd.read_csv(folder / "data.csv")[:3].to_csv(tmp_path / "three.csv", index=False)
+    plain = run("predict", model["model"], tmp_path / "three.csv")
+    named = run("predict", model["model"], "--at", tmp_path / "three.csv")
+    assert plain.stdout == named.stdout
+    assert len(plain.stdout.splitlines()) == 4
+    both = run("predict", model["model"], tmp_path / "three.csv", "--grid", 5)
+    assert both.exit_code == 2
 
 
 def test_score_agrees_with_the_model(model, folder):

@@ -38,6 +38,7 @@ COLUMNS = (
     *("over_alone", "over_alone_se", "over_constant", "over_constant_se"),
 )
 SURE = 2.0  # standard errors by which an output has to beat its constant
+LEAST = 5e-4  # nats a value, below which two models are the same
 WORTH = 0.005  # nats a value, at least: less is of no use to anybody
 
 Densities = Mapping[str, np.ndarray]
@@ -261,13 +262,14 @@ def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
     gain, error = row["over_alone"], row["over_alone_se"]
     if gain is None or error is None or outputs == 1:
         return ""
-    if error == gain == 0.0:
+    if max(abs(gain), error) < LEAST:
         return "; it shares nothing"
     if gain >= max(WORTH, SURE * error):
-        over = row["over_constant"] or 0.0
-        if gain > over > 0.0:
+        over, doubt = row["over_constant"] or 0.0, row["over_constant_se"] or 0.0
+        beats = over >= max(WORTH, SURE * doubt)
+        if beats and gain > over:
             return f"; alone it would not: sharing is worth {_rounded(gain, error)}"
-        return f"; sharing is worth {_rounded(gain, error)}{' of that' * (over > 0.0)}"
+        return f"; sharing is worth {_rounded(gain, error)}{' of that' * beats}"
     if gain < -SURE * error:
         return f"; sharing costs it {_rounded(-gain, error)}"
     return f"; sharing makes no clear difference ({_rounded(gain, error, '+')})"

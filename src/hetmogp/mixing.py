@@ -14,6 +14,7 @@ from .fitted import Fitted
 __all__ = ["Mixing", "mixing"]
 
 FLAT = 0.02  # of its unit: a parameter function that varies less is constant
+EXACT = 1e-6  # of its variance: a function that has less from other latents in use has one alone
 IDLE = 0.01  # of a parameter function's variance: a latent that adds less to all of them is unused
 
 
@@ -55,13 +56,13 @@ def mixing(fitted: Fitted) -> Mixing:
     correlation = B.sum(axis=0) / np.outer(size, size)
     np.fill_diagonal(correlation, 1.0)
 
-    single = np.array([prior.ranks[q] == 1 for q in free], bool)
-    main = shares.argmax(axis=1) if free else np.zeros(len(flat), int)
-    alone = ~flat & (shares.max(axis=1, initial=0.0) > 1.0 - IDLE)
-    if free:
-        alone &= single[main]
+    some = shares[:, counts]
+    single = np.array([prior.ranks[q] == 1 for q in mixed], bool)
+    main = some.argmax(axis=1) if mixed else np.zeros(len(flat), int)
+    most = some.max(axis=1, initial=0.0) >= (1.0 - EXACT) * some.sum(axis=1)
+    alone = ~flat & most & (single[main] if mixed else False)
     same = alone[:, None] & alone & (main[:, None] == main)
     constructed = np.where(same, np.sign(correlation), 0.0).astype(int)
     np.fill_diagonal(constructed, 0)
     used = sorted([*mixed, *(q for q, kernel in enumerate(kernels) if kernel.own_scale)])
-    return Mixing(variance, flat, used, mixed, shares[:, counts], correlation, constructed)
+    return Mixing(variance, flat, used, mixed, some, correlation, constructed)

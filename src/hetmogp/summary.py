@@ -165,13 +165,16 @@ class Summary:
             return "the outputs share latents, but the joint model gains nothing by it"
         if self.shared:
             return f"the outputs share latents: the joint model gains {gain:,.1f} nats"
-        return "the outputs share nothing: a joint model does not pay for the weights it needs"
+        return (
+            f"the outputs share nothing: a joint model would gain {gain:,.1f} nats, too few to pay "
+            "for the weights it needs"
+        )
 
     @property
     def correlated(self) -> bool:
         """Whether there is any correlation between two functions to show."""
         others = ~np.eye(len(self.functions), dtype=bool)
-        return bool(np.isfinite(self.correlation.to_numpy()[others]).any())
+        return bool(np.nan_to_num(self.correlation.to_numpy()[others]).any())
 
     @property
     def about_correlation(self) -> list[str]:
@@ -184,6 +187,8 @@ class Summary:
                 f"{', '.join(map(str, flat[flat].index))} {verb} no spread and no correlations"
             )
         signs = self.constructed.to_numpy()
+        if len(flat) - flat.sum() > 1 and not self.correlated and not signs.any():
+            words.append("no two parameter functions share a latent, so none are correlated")
         if len(flat) > 1 and len(self.shares.columns) == 1 and signs.any():
             words.append("one latent: the parameter functions move together by construction")
         elif signs.any():
@@ -204,7 +209,8 @@ class Summary:
         )
         tables = {"outputs": self.outputs}
         if self.decision is not None and self.gains is not None:
-            tables["what each output gains from the others, in nats"] = self.gains.round(1)
+            gain = "gains" if self.shared else "would gain"
+            tables[f"what each output {gain} from the others, in nats"] = self.gains.round(1)
         if len(self.effects):
             slopes = self.effects.set_index("output").map(_number)
             tables["linear effects (slopes before the link, with 90% intervals)"] = slopes
@@ -233,7 +239,8 @@ class Summary:
         low, high = (
             table.map(_signed) for table in (self.correlation_lower, self.correlation_upper)
         )
-        known = self.correlation.notna() & ~np.eye(len(cells), dtype=bool)
+        known = self.correlation.notna() & (self.correlation_lower < self.correlation_upper)
+        known &= ~np.eye(len(cells), dtype=bool)
         return cells.mask(known, cells + " [" + low + ", " + high + "]")
 
     def said(self) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """Rows held out of a fit, and scores beside baselines: what `fit` and `score` have in common."""
 
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ..model import HetMOGP
 
 __all__ = ["Chosen", "chosen", "only", "scored"]
+
+
+A_FEW = 0.1  # of the rows may lie beyond those fitted, as some at the ends do
 
 
 class Chosen(NamedTuple):
@@ -112,6 +116,22 @@ def only(table: "pd.DataFrame", outputs: Any, rows: Any) -> "pd.DataFrame":
     return table
 
 
+def _beyond(model: "HetMOGP", X: "pd.DataFrame", table: "pd.DataFrame") -> Iterator[str]:
+    """Which inputs of scored rows lie beyond those that were fitted, a sentence each."""
+    from ..inputs import read_inputs
+
+    rows = table[model.output_names_].notna().any(axis=1).to_numpy()
+    numbers = read_inputs(X, model.columns_)[0][rows]
+    low, high = model.input_range_
+    for j, column in enumerate(model.columns_):
+        far = int(((numbers[:, j] < low[j]) | (numbers[:, j] > high[j])).sum())
+        if column.kind != "category" and far > A_FEW * len(numbers):
+            yield (
+                f"{far:,} of {len(numbers):,} scored rows have a {column.name} beyond that of all "
+                "rows fitted: far from these, predictions return to the average"
+            )
+
+
 def scored(
     model: "HetMOGP", X: "pd.DataFrame", table: "pd.DataFrame", level: float = 0.9
 ) -> tuple[dict[str, Any], str]:
@@ -131,6 +151,8 @@ def scored(
         by = table[marked.by].tolist() if marked.by in table else None
     elif held is not None:
         where = "the model was fitted to these very rows; new ones will be predicted less well"
+    for words in _beyond(model, X, table):
+        warnings.warn(words, UserWarning, stacklevel=2)
     scores = evaluate(model, X, table, level)
     beside = model.compare_baselines(X, table, by)
     for words in doubts(beside):

@@ -1,5 +1,6 @@
 """`hetmogp predict`."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ from .files import (
     table_for,
     will_write_table,
 )
+
+MANY = 100_000  # rows, of which a grid over three inputs soon has more
 
 if TYPE_CHECKING:
     from ..model import HetMOGP
@@ -74,6 +77,9 @@ def predict(
         else:
             assert grid is not None
             X = fitted.grid(grid)
+            if len(X) > MANY:
+                words = f"a grid of {grid} points along each input has {len(X):,} rows, which takes"
+                warnings.warn(f"{words} long; a smaller --grid is faster", stacklevel=2)
         predicted = fitted.predict(X, output, given).to_frame(interval).set_axis(X.index, axis=0)
         show_table(pd.concat([X, predicted], axis=1), out, as_json)
 

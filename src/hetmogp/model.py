@@ -523,8 +523,10 @@ class HetMOGP(Questions, BaseEstimator):
 
         They come from the curvature of the bound and of the hyperparameters' priors where learning
         ended, two E-steps for each hyperparameter: seconds on hundreds of rows, about as long as
-        the fit on thousands. Inducing inputs are held. The intervals are kept with the model, and
-        `summary` shows them. A model fitted on mini-batches has none.
+        the fit on thousands. Inducing inputs are held, and dropped weights are taken to be zero. So
+        the intervals are somewhat too narrow, those of correlations most (docs/inference.md has
+        measured it). They are kept with the model, and `summary` shows them. A model fitted on
+        mini-batches has none.
 
         Args:
             X: the inputs that were fitted.

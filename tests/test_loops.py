@@ -15,8 +15,13 @@ FOR_EVER = "a generator without an end, of which callers take as many items as t
 # Each `while` and `while_loop` of the package by file and function, and what bounds its turns.
 LOOPS = {
     ("addresses.py", "_resolved"): "a deadline",
+    ("cli/formula.py", "_product"): "the words of a formula; each turn takes some",
+    ("cli/formula.py", "_sum"): "the words of a formula; each turn takes some",
     ("data.py", "row_draws"): FOR_EVER,
     ("delimited.py", "last_byte"): "the length of the file",
+    ("export/program.py", "_bracket"): "DOUBLINGS turns",
+    ("export/program.py", "_halved"): "TURNS turns",
+    ("export/program.py", "_root"): "TURNS turns",
     ("fitting/full_batch.py", "begin"): "five jitters, up to LARGEST_JITTER",
     ("fitting/apart.py", "run_apart"): "the outputs, once for each of five jitters",
     ("fitting/full_batch.py", "advance"): "max_iter rounds",

@@ -100,8 +100,12 @@ TROUBLE = (
 
 
 @contextmanager
-def one_clear_line() -> Iterator[None]:
-    """Around a command's work: trouble and warnings become one line."""
+def one_clear_line(stopped: str = "interrupted") -> Iterator[None]:
+    """Around a command's work: trouble and warnings become one line.
+
+    Args:
+        stopped: what to say of an interrupt.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.simplefilter("default", RuntimeWarning)
@@ -119,7 +123,7 @@ def one_clear_line() -> Iterator[None]:
                 raise
             fail(NO_MEMORY if "RESOURCE_EXHAUSTED" in str(error) else str(error).split("\n")[0])
         except KeyboardInterrupt:
-            interrupted("interrupted")
+            interrupted(stopped)
 
 
 NO_MEMORY = "there is not enough memory for this"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..disk import Table
     from ..model import HetMOGP
 
+NO_MODEL = "interrupted before there was a model; none was written"
 OPTIONS = (  # of the command, that are those of HetMOGP
     *("latents", "local", "rank", "inducing", "prior", "method", "weight_scale", "batch_size"),
     *("max_iter", "tol", "restarts", "dtype", "seed"),
@@ -203,7 +204,7 @@ def fit(
     srun hetmogp fit sales/ --inputs lat,lon --model sales.hetmogp --distributed --checkpoint kept
     --resume
     """
-    with one_clear_line(), _group(distributed, coordinator, processes, process) as first:
+    with one_clear_line(NO_MODEL), _group(distributed, coordinator, processes, process) as first:
         here = is_many(data) or data.exists()
         if model is None and here and not (data.is_dir() or data.is_file()):
             fail(f"where should the model of {data} be saved? Name a file with --model")
@@ -234,17 +235,17 @@ def fit(
         out = chosen(table, X, data, holdout, by, holdout_after, seed)
         held = out.held
         seen = (X, only(table, named, ~held) if held.any() else table) if many is None else (many,)
-        try:
-            estimator.fit(*seen, checkpoint=checkpoint, every=every, resume=resume)
-        except KeyboardInterrupt:
-            interrupted("interrupted before there was a model; none was written")
+        estimator.fit(*seen, checkpoint=checkpoint, every=every, resume=resume)
         if many is None:
             estimator.mark_held_out(X, *out)
         if first:
             estimator.save(target)
-        scores = scored(estimator, X, table) if held.any() else None
-        if many is None and not estimator.interrupted_:
-            _assess(estimator, seen, scores is None, intervals)
+        try:
+            scores = scored(estimator, X, table) if held.any() else None
+            if many is None and not estimator.interrupted_:
+                _assess(estimator, seen, scores is None, intervals)
+        except KeyboardInterrupt:
+            interrupted(f"interrupted after the fit, while it was scored: the model is in {target}")
         if first:
             estimator.save(target)  # again, with what was found out since
             _show(estimator, target, scores, as_json)

@@ -38,8 +38,6 @@ LOOPS = {
     ("fitting/choosing.py", "by_first"): "five jitters, up to LARGEST_JITTER",
     ("fitting/vem.py", "_best_q"): "E_STEPS turns, a step of 1e-4, or a gain below the tolerance",
     ("storage/read.py", "_options"): "the tensors of the file",
-    ("cli/formula.py", "_product"): "the pieces of the text, of which each turn takes some",
-    ("cli/formula.py", "_sum"): "the pieces of the text, of which each turn takes some",
     ("variational/deviations.py", "deviations"): "TURNS of conjugate gradients",
 }
 

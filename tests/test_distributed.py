@@ -70,6 +70,7 @@ if what == "steps":
         few, one = frame[:60], {"b": named["b"]}
         full = hm.HetMOGP(one, method="vem", max_iter=2, **options).fit(few[inputs], few)
         kept["vem"] = full.weights_
+        bounds = []
         near = hm.HetMOGP({"a": named["a"]}, local=1, max_iter=12, **options).fit(table)
         kept["local"] = near.predict(frame[inputs][:50])["a"].mean
 else:

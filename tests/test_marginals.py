@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hetmogp.kernels import squared_distance
+from hetmogp.kernels import RBF, squared_distance
 from hetmogp.linalg import BLOCK, gram, inverse_root, spread
 from hetmogp.priors import LMC, Latents, Matrices, Projection
 from hetmogp.session import session
@@ -214,7 +214,7 @@ def test_functions_of_latents_and_what_is_handed_back_to_them(J, diagonal):
     rng = np.random.default_rng(J)
     W, b = rng.standard_normal((J, R)), rng.standard_normal(J)
     numbers: Any = (np.zeros((1, 1, 1)), (1,) * R, W, b, np.zeros(J), np.ones(J), np.ones((J, R)))
-    prior = LMC((), *numbers)
+    prior = LMC((RBF(),) * R, *numbers)
     root = rng.standard_normal((n, R, R))
     C = np.array([np.diag(np.diag(a @ a.T)) if diagonal else a @ a.T for a in root])
     mean, r = rng.standard_normal((n, R)), rng.standard_normal((n, J - 1))

@@ -122,7 +122,7 @@ def test_discovery_knows_the_kinds(walk):
 
 def test_the_fit_is_told_and_saved(walk, tables):
     text = walk["fit"]
-    assert "5 outputs, 6 parameter functions, 2 latents" in text
+    assert "5 outputs, 6 parameter functions, 1 latent in use" in text
     assert "converged after" in text
     assert "NOT" not in text
     assert "model: days.hetmogp" in text

@@ -1,6 +1,6 @@
 """The numbers of a fitted model's kernels, in the units of the inputs, with their intervals."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .fitted import Fitted
-from .kernels import Category, Kernel, Leaf, Stationary
+from .kernels import Kernel
 from .kernels.leaf import with_unit
 
 __all__ = ["NORMAL", "in_words", "lengthscales"]
@@ -29,13 +29,15 @@ def lengthscales(fitted: Fitted, latents: Sequence[int]) -> pd.DataFrame:
     three = [fitted.kernels, *(_moved(fitted, sign) for sign in (-1.0, 1.0))]
     rows = []
     for q in latents:
-        for leaf, low, high in zip(*(list(_leaves(kernels[q])) for kernels in three), strict=True):
+        for leaf, low, high in zip(*(kernels[q].leaves for kernels in three), strict=True):
+            if leaf.own_scale:
+                continue
             dims = range(len(names)) if leaf.active_dims is None else leaf.active_dims
-            for number in _numbers(leaf):
+            for number in leaf.numbers:
                 ends = (getattr(kernel, number) for kernel in (leaf, low, high))
                 values = np.stack([np.broadcast_to(np.asarray(v, float), len(dims)) for v in ends])
                 for dim, (value, lower, upper) in zip(dims, values.T, strict=True):
-                    scale = number == "lengthscale" and isinstance(leaf, Stationary)
+                    scale = number == "lengthscale" and leaf.by_distance
                     known = fitted.record.widths is not None and lower < upper
                     rows.append(
                         (f"u{q}", type(leaf).__name__, names[int(dim)], number, float(value))
@@ -44,22 +46,6 @@ def lengthscales(fitted: Fitted, latents: Sequence[int]) -> pd.DataFrame:
                     )
     frame = pd.DataFrame(rows, columns=COLUMNS)
     return frame.astype({"value": float, "lower": float, "upper": float, "flat": bool})
-
-
-def _numbers(leaf: Leaf) -> list[str]:
-    """The names of the numbers that a kernel has for each input."""
-    levels = isinstance(leaf, Category) and leaf.is_unrelated
-    return [name for name in leaf.per_input if name != "centre" and not levels]
-
-
-def _leaves(kernel: Kernel) -> Iterator[Leaf]:
-    """The kernels with lengthscales that a kernel is made of."""
-    if isinstance(kernel, Leaf):
-        if not kernel.own_scale:
-            yield kernel
-        return
-    for part in kernel.parts:
-        yield from _leaves(part)
 
 
 def _moved(fitted: Fitted, sign: float) -> tuple[Kernel, ...]:

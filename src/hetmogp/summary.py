@@ -38,6 +38,7 @@ class Summary:
             `HetMOGP.intervals`); `flat` is a lengthscale beyond the range of the data.
         shares: the share of each parameter function's prior variance that comes from each latent
             in use.
+        local: the share of the same that comes from local latents.
         correlation: the prior correlation between parameter functions at one input; NaN where a
             function is flat, and where it is ±1 by construction.
         correlation_lower: the lower ends of 90% intervals of the correlations; None before
@@ -100,6 +101,8 @@ class Summary:
         self.shares = pd.DataFrame(
             mixed.shares, index=index, columns=[f"u{q}" for q in mixed.mixed]
         )
+        first = len(fitted.kernels) - fitted.posterior.prior.local
+        self.local = self.shares[[f"u{q}" for q in mixed.mixed if q >= first]].sum(axis=1)
         self.effects, self.groups = effects.slopes(fitted), effects.sizes(fitted)
         hidden = mixed.flat[:, None] | mixed.flat | (mixed.constructed != 0)
         np.fill_diagonal(hidden, False)
@@ -200,6 +203,8 @@ class Summary:
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         shares = self.shares.map("{:.0%}".format)
+        if self.local.any():
+            shares["local"] = self.local.map("{:.0%}".format)
         functions = self.functions.drop(columns="flat").assign(
             constant=self.functions["constant"].map("{:.3f}".format),
             std=[

@@ -65,10 +65,12 @@ class Kernel(eqx.Module):
     Attributes:
         by_level: whether it compares only which values are equal, not how far apart they are.
         own_scale: whether it sets the size of its functions, so that no weight is learned.
+        by_distance: whether its lengthscales are distances along the inputs.
     """
 
     by_level: ClassVar[bool] = False
     own_scale: ClassVar[bool] = False
+    by_distance: ClassVar[bool] = False
 
     @abstractmethod
     def matrix(self, X: Float[Array, "N p"], Z: Float[Array, "M p"]) -> Float[Array, "N M"]:
@@ -98,6 +100,11 @@ class Kernel(eqx.Module):
         fields = [getattr(self, item.name) for item in dataclasses.fields(self)]
         every = [part for field in fields for part in (field if type(field) is tuple else [field])]
         return tuple(part for part in every if isinstance(part, Kernel))
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """The kernels with lengthscales (`Leaf`) that this one is made of."""
+        return tuple(leaf for part in self.parts for leaf in part.leaves)
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """Check this kernel against the inputs: which of them it uses, how many numbers it has.

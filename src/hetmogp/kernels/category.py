@@ -58,6 +58,11 @@ class Category(Leaf):
         held = "lengthscale" in names(self)
         return held and bool(np.all(np.asarray(self.lengthscale) <= UNRELATED))
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """See `Leaf.numbers`: none where levels are unrelated."""
+        return () if self.is_unrelated else super().numbers
+
     def spanning(self, X: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "M p"] | None:
         """See `Kernel.spanning`: a row of each level, those with most rows first."""
         if not self.is_unrelated:

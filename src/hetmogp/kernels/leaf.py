@@ -56,6 +56,16 @@ class Leaf(Kernel):
         known = [field.name for field in dataclasses.fields(self) if not _is_static(field)]
         held.refuse_unheld(self, known)
 
+    @property
+    def leaves(self) -> tuple[Self, ...]:
+        """See `Kernel.leaves`."""
+        return (self,)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the numbers for its inputs that say something to a reader."""
+        return tuple(name for name in self.per_input if name != "centre")
+
     def _select(self, X: Array) -> Array:
         return X if self.active_dims is None else X[:, np.asarray(self.active_dims)]
 

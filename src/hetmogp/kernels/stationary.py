@@ -1,7 +1,7 @@
 """Kernels that are functions of the scaled distance alone."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -76,6 +76,8 @@ def _student(u: Float[np.ndarray, " H"], nu: int) -> Float[np.ndarray, " H"]:
 
 class Stationary(Leaf):
     """A function of the scaled distance r² = Σ (x − z)² / ℓ² only; subclasses write `profile`."""
+
+    by_distance: ClassVar[bool] = True
 
     @abstractmethod
     def profile(self, r2: Array) -> Array:

@@ -195,6 +195,8 @@ class _Page:
             parts.append(f"<p>{safe(summary.decision[0].upper() + summary.decision[1:])}.</p>")
             parts.append(_table(summary.gains.map("{:,.1f}".format)))
         functions = summary.functions.drop(columns="flat")
+        if summary.local.any():
+            functions["from local latents"] = summary.local.map("{:.0%}".format)
         return (
             "".join(parts)
             + _table(summary.latents)

@@ -82,7 +82,7 @@ class HetMOGP(Questions, BaseEstimator):
         weight_scale: the width of the prior of each parameter function's size, in units of its
             typical spread (one on the scale of log odds and of logarithms, that of the values for a
             mean); None for the usual width, 3. Long runs of ones and of zeros are fitted best by
-            functions without limit, which makes predictions overconfident; 1 keeps them sober.
+            functions without limit, which makes predictions overconfident; 1 keeps them moderate.
         hyperpriors: "auto" has weak priors of lengthscales, sizes and noise; None has none, for
             maximum likelihood.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000) of the fit itself; the choice

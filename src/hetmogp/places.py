@@ -1,4 +1,4 @@
-"""Places: the distinct inputs at which local latents live, who is near whom, and in which block.
+"""Places: the distinct inputs at which local latents have values, their neighbours and blocks.
 
 A local latent has a value at every place. Its prior is the product of its conditionals, each place
 given its nearest ones among those before it (Vecchia). In one dimension places are ordered along
@@ -16,7 +16,7 @@ __all__ = ["Places", "nearest"]
 
 
 class Places(NamedTuple):
-    """Places in the order of the prior, and their relations; −1 stands for nobody.
+    """Places in the order of the prior, and their relations; −1 marks an empty entry.
 
     Attributes:
         at: where they are.
@@ -24,8 +24,8 @@ class Places(NamedTuple):
         block: in which block each is.
         slot: its number there.
         members: the places of each block.
-        terms: the places whose conditionals speak of a block: its members first, then those who
-            have one of them near.
+        terms: the places whose conditionals involve a block: its members first, then those that
+            have a member near.
     """
 
     at: Float[np.ndarray, "L p"]

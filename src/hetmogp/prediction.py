@@ -262,7 +262,7 @@ class OutputPrediction:
         return result
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
-        """N draws at each input, (n, N). The same seed gives the draws of `Prediction.sample`."""
+        """Draw n values at each input, (n, N), those of `Prediction.sample` with the same seed."""
         return self._whole.sample(n, seed, outputs=[self.name])[self.name]
 
     def _warned(self, what: str, values: np.ndarray) -> np.ndarray:

@@ -123,7 +123,9 @@ def fit(
     ] = "auto",
     weight_scale: Annotated[
         float | None,
-        typer.Option(help="The width of the prior of functions' sizes, 3; 1 keeps them sober."),
+        typer.Option(
+            help="The width of the prior of the functions' sizes, 3 by default; 1 shrinks more."
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in a mini-batch.")] = 500,
     max_iter: Annotated[
@@ -171,8 +173,8 @@ def fit(
         bool,
         typer.Option(
             "--distributed",
-            help="Fit by several processes, each called so: by SLURM, Kubernetes or mpirun, or "
-            "with the next three.",
+            help="Fit by several processes that all run this command: under SLURM, Kubernetes or "
+            "mpirun, or with the next three options.",
         ),
     ] = False,
     coordinator: Annotated[

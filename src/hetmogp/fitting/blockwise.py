@@ -1,10 +1,11 @@
 """One step of learning a model with local latents: some blocks of places, with all their rows.
 
-Of these blocks everything is at hand: their rows, the conditionals that speak of them, the means
-around them. So their q is brought to its best given the rest, without noise, by a Gaussian site at
-each place (`Neighbourhood.updated`). The smooth latents and the hyperparameters take stochastic
-steps, as in `svi`. The lengthscales of local latents climb the evidence of their sites at some
-places (`variational/evidence.py`). What a step costs does not depend on the number of places.
+A step has everything that concerns its blocks: their rows, the conditionals that involve them, and
+the means around them. So it can set their q to the best given the rest, without noise, by a
+Gaussian site at each place (`Neighbourhood.updated`). The smooth latents and the hyperparameters
+take stochastic steps, as in `svi`. The lengthscales of local latents climb the evidence of their
+sites at some places (`variational/evidence.py`). The cost of a step does not depend on the number
+of places.
 """
 
 from functools import partial
@@ -68,8 +69,9 @@ class State(NamedTuple):
         linear: of the site at each place.
         precision: of the same.
         log_det: log det S of each block.
-        given: the conditionals of all places. Those of a block are computed anew when it is met:
-            lengthscales move little in an epoch, and those around a block are four times as many.
+        given: the conditionals of all places. A step recomputes those of its own blocks only:
+            lengthscales move little in an epoch, and the conditionals that involve a block are
+            four times as many.
         shape: of the local latents.
         pushed: Adam's memory of that.
     """
@@ -263,7 +265,7 @@ def _bound(
 
 
 def _surroundings(block: Int[Array, " B"], known: Relations) -> Surroundings:
-    """Some blocks and who speaks of them."""
+    """Some blocks and the conditionals that involve them."""
     there = (block >= 0)[:, None]
     members, terms = (jnp.where(there, a[block], -1) for a in (known.members, known.terms))
     near = jnp.where((terms >= 0)[..., None], known.near[terms], -1)
@@ -280,7 +282,7 @@ def _refreshed(
 
 
 def _divergence(state: State, given: Conditional, around: Surroundings) -> Float[Array, ""]:
-    """The terms of the KL of some blocks. Their members are the first who speak of them."""
+    """The terms of the KL of some blocks. The first terms of a block are its members."""
     (B, n), T = around.members.shape, around.terms.shape[1]
     first = (jnp.arange(B)[:, None] * T + jnp.arange(n)).reshape(-1)
     own, near = around.members.reshape(-1), around.near[:, :n].reshape(B * n, -1)

@@ -16,7 +16,7 @@ STEPS = 8  # at most in a chunk
 
 
 class Drawn(NamedTuple):
-    """Blocks for some steps and their rows in each block of data; −1 stands for nobody.
+    """Blocks for some steps and their rows in each block of data; −1 marks an empty entry.
 
     Attributes:
         block: the blocks.
@@ -36,7 +36,7 @@ class Feed:
     many rows, and none is left out.
 
     Attributes:
-        epoch: the steps in which every block is met once.
+        epoch: the number of steps in which every block is used once.
         taken: how many were taken, counting those left out at the beginning.
         longest: the most steps that `take` gives.
     """

@@ -51,7 +51,7 @@ __all__ = ["FEW", "how_many_local", "pays", "with_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
-EPOCHS = 30  # allowed at least, as the blocks of many places are met less often
+EPOCHS = 30  # allowed at least: where places are many, a block is used less often
 DRAWS = 32  # of what reaches across blocks
 WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of their spread
 # The share of its variance that every place has to itself, to begin with. Where each place has one
@@ -62,7 +62,7 @@ RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
-INPUTS = 4  # numbers and dates; with more of them nobody is near
+INPUTS = 4  # numbers and dates; with more inputs no place has near neighbours
 LEAST, MOST = 1_000, 2_000_000  # places (rows, of a table on disk) for which they are tried unasked
 UNLIKE = 1e-3  # the lengthscale of labels, whose codes are whole numbers: no two are alike
 

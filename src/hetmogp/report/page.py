@@ -43,7 +43,7 @@ def write(
 
     Args:
         model: a fitted model.
-        path: the file to write, never half written.
+        path: the file to write; it is replaced only once the page is complete.
         X: inputs of data to show and to score the model on, as for `fit`.
         Y: its outputs.
         title: of the page.

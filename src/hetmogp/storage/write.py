@@ -31,7 +31,7 @@ HELD = "a file can hold text, numbers and True or False: convert it to text"
 def save(
     fitted: Fitted, options: Mapping[str, Any], named_inputs: bool, path: str | os.PathLike
 ) -> None:
-    """Write a fitted model to a file, which is never half written.
+    """Write a fitted model to a file, which appears only once it is complete.
 
     Args:
         fitted: the model.

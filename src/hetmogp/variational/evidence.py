@@ -45,7 +45,7 @@ def evidence(
         own: the share of each latent's variance that every place has to itself.
         at: where the places are.
         i: the places.
-        near: the places near to each that come before it; −1 is nobody.
+        near: the places near to each that come before it; −1 marks an empty entry.
         sites: at the near places, and last at each place itself.
     """
     (B, K), R = near.shape, len(kernels)
@@ -80,7 +80,7 @@ def evidence_of_all(
         kernels: of the local latents.
         own: the share of each latent's variance that every place has to itself.
         at: where the places are.
-        near: the places near to each that come before it; −1 is nobody.
+        near: the places near to each that come before it; −1 marks an empty entry.
         sites: at each place, (L, R) and (L, R, R).
     """
     L = len(at)

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 AT_ONCE = 4096  # places whose conditionals are computed together
-FAR = 1.0  # how far means may move in an update, in standard deviations of the prior
+FAR = 1.0  # the most that a mean moves in an update, in standard deviations of the prior
 LEAST_OWN = 0.002  # the share of a latent's variance that is each place's own, at least
 
 
@@ -71,12 +71,12 @@ class Sites(eqx.Module):
 
 
 class Surroundings(eqx.Module):
-    """Some blocks and who speaks of them; −1 stands for nobody.
+    """Some blocks and the conditionals that involve them; −1 marks an empty entry.
 
     Attributes:
         block: the blocks.
         members: their places.
-        terms: the places whose conditionals speak of them.
+        terms: the places whose conditionals involve members of the blocks.
         near: the places near to these.
     """
 
@@ -133,7 +133,7 @@ class Neighbourhood(eqx.Module):
         x: Float[Array, "B p"],
         near: Int[Array, "B K"],
     ) -> Conditional:
-        """Of each local latent, its value at x given those at near places; −1 is nobody."""
+        """The conditional of each local latent at x given near places; −1 marks an empty entry."""
         cov, cross = surroundings(kernels, self.own, x, self.at[near], near >= 0)
         a = jnp.stack([_solved(K, k) for K, k in zip(cov, cross, strict=True)])
         v = 1.0 - jnp.sum(a * cross, axis=2)
@@ -204,8 +204,8 @@ class Neighbourhood(eqx.Module):
             P = P.at[:, r, :, r, :].set(Q)
             slopes.append(jnp.einsum("btn,bt->bn", parts, off * inverse))
         eye, there = jnp.eye(n, dtype=P.dtype), members >= 0
-        nobody = jnp.where(there, 0.0, 1.0)[:, :, None, None] * jnp.eye(R, dtype=P.dtype)
-        P += jnp.einsum("bnrs,nm->brnsm", sites.precision + nobody, eye)
+        empty = jnp.where(there, 0.0, 1.0)[:, :, None, None] * jnp.eye(R, dtype=P.dtype)
+        P += jnp.einsum("bnrs,nm->brnsm", sites.precision + empty, eye)
         root = transposed(inverse_root(P.reshape(B, R * n, R * n)))  # S = root rootᵀ
         cov = jnp.einsum("bij,bkj->bik", root, root)
         log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
@@ -237,7 +237,7 @@ class Neighbourhood(eqx.Module):
         blocks: Int[Array, " B"],
         n: int,
     ) -> Float[Array, "G U n R"]:
-        """N draws for each of G keys at some places; those of a block follow from its number.
+        """Draw n values for each of G keys at some places; a block's draws follow from its number.
 
         Args:
             keys: what is random follows from them.
@@ -289,7 +289,7 @@ def surroundings(
     z: Float[Array, "B K p"],
     there: Bool[Array, "B K"],
 ) -> tuple[Float[Array, "R B K K"], Float[Array, "R B K"]]:
-    """The covariance of each latent among places near to x, and with x; the identity for nobody.
+    """The covariance of each latent among places near x, and with x; empty entries have one.
 
     A share of a latent's variance is each place's own. Some of it there must be: without it two
     places that nearly coincide, in different blocks, would hold each other where they are.
@@ -314,7 +314,7 @@ def with_own(a: Float[Array, "B K"]) -> Float[Array, "B K+1"]:
 
 
 def _at(values: Float[Array, "L R"], i: Int[Array, "..."]) -> Float[Array, "... R"]:
-    """values[i], and zero for nobody."""
+    """values[i], and zero where i is −1."""
     return jnp.where((i >= 0)[..., None], values[i], 0.0)
 
 

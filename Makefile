@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth group_means forecasting draws effects costs weather dist clean
+.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth local_scale group_means forecasting draws effects costs weather dist clean
 
 install: $(READY)
 
@@ -115,7 +115,11 @@ draws: $(READY)
 
 # Lengthscales and standard deviations of local latents on simulated places.
 local_truth: $(READY)
-	$(BIN)/python benchmarks/local_truth.py --places 2000
+	$(BIN)/python benchmarks/local_truth.py --places 1000
+
+# Local latents of long series, against a Kalman smoother; about six minutes.
+local_scale: $(READY)
+	$(BIN)/python benchmarks/local_scale.py --rows 10000,100000,1000000 --local 1
 
 # What the patient as a group is worth, on visits of known patients; needs the tables of HETMOGP_TABLES.
 effects: $(READY)

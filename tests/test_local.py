@@ -17,8 +17,9 @@ from hetmogp.fitting.local import _kernel
 from hetmogp.fitting.options import Options
 from hetmogp.places import Places, nearest
 from hetmogp.session import session
-from hetmogp.variational import deviations, evidence
+from hetmogp.variational import deviations, evidence, means
 from hetmogp.variational.neighbours import Neighbourhood, Sites, Surroundings
+from hetmogp.variational.semidefinite import positive_part
 
 rng = np.random.default_rng(0)
 OWN = 0.05  # the share of a latent's variance that every place has to itself
@@ -131,6 +132,42 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings):
     assert np.median(ratios) == pytest.approx(1.0, abs=0.05)
 
 
+def test_means_of_all_places_together_are_those_of_an_exact_process():
+    """Also of a latent that reaches across all blocks, where sweeps would not end."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(size=(400, 2))
+    with session():
+        places = Places.of(X, 12, 40, seed=0)
+        kernel = _kernel(np.full(2, 1.0))
+        K = covariance(kernel, places.at)
+        y = np.linalg.cholesky(K) @ rng.standard_normal(400) + rng.standard_normal(400)
+        once = settled(places, kernel, y, np.ones(400), sweeps=1)
+        near, members = jnp.asarray(places.near), jnp.asarray(places.members)
+        sites = Sites(jnp.asarray(y)[:, None], jnp.ones((400, 1, 1)))
+        found = np.asarray(means(once, (kernel,), near, members, sites))[:, 0]
+    mean, cov = exact(K, 1.0, y)
+    sd = np.sqrt(np.diag(cov))
+    assert np.sqrt(np.mean(((found - mean) / sd) ** 2)) < 0.25  # what twelve near places leave
+    assert np.sqrt(np.mean(((np.asarray(once.mean)[:, 0] - mean) / sd) ** 2)) > 0.5
+
+
+@pytest.mark.parametrize("R", [1, 2, 3, 5])
+def test_the_nearest_semi_definite_matrix(R):
+    """Against LAPACK; the curvature of one function of several latents has rank one and stays."""
+    rng = np.random.default_rng(R)
+    some = rng.standard_normal((200, R, R)) * 10 ** rng.uniform(-4, 4, size=(200, 1, 1))
+    some = some + some.transpose(0, 2, 1)
+    root = rng.standard_normal((200, R, 1)) * 10 ** rng.uniform(-4, 2, size=(200, R, 1))
+    values, vectors = np.linalg.eigh(some)
+    nearest = (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.transpose(0, 2, 1)
+    of_rank_one = root @ root.transpose(0, 2, 1)
+    with session():
+        for given, expected in ((some, nearest), (of_rank_one, of_rank_one)):
+            found = np.asarray(positive_part(jnp.asarray(given)))
+            off = np.abs(found - expected).max(axis=(1, 2))
+            assert np.max(off / np.abs(given).max(axis=(1, 2))) < 1e-13
+
+
 def test_the_evidence_of_sites_is_that_of_an_exact_process_and_finds_its_lengthscale():
     """Two latents, told by two numbers at each place, of which some are missing."""
     rng, L = np.random.default_rng(0), 300
@@ -208,6 +245,7 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
     new[1] = new[0]
     with session():
         places = Places.of(X, 8, 40, seed=0)
+        new[2] = places.at[np.argmin(np.abs(places.at - 0.5))]  # has the share of its own, too
         kernel = _kernel(np.array([0.02]))
         K = covariance(kernel, places.at)
         y = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ rng.standard_normal(300)
@@ -361,6 +399,25 @@ def test_the_bound_of_a_local_model_is_nearly_the_evidence():
     K += (second**2 * own + noise**2) * np.eye(600)
     evidence = multivariate_normal(np.full(600, model.constants_[0]), K).logpdf(y)
     assert model.elbo_ == pytest.approx(evidence, abs=1.0)
+
+
+def test_sites_say_no_more_than_the_values(monkeypatch):
+    """A value of one function of three local latents tells one number, their weighted sum."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(size=(300, 2))
+    Y = {"y": (rng.uniform(size=300) < 0.5 + 0.4 * np.sin(20 * X[:, 0])).astype(float)}
+    states, whole = [], local._whole
+
+    def kept(start, state, *rest):
+        states.append(state)
+        return whole(start, state, *rest)
+
+    monkeypatch.setattr(local, "_whole", kept)
+    hm.HetMOGP([hm.Bernoulli()], local=3, max_iter=20, batch_size=300, progress=False).fit(X, Y)
+    values = np.linalg.eigvalsh(np.asarray(states[0].precision))
+    assert np.min(values[:, 2]) > 0
+    assert np.max(np.abs(values[:, :2]) / values[:, 2:]) < 0.1  # weights move a little as they settle
+    assert np.median(np.abs(values[:, :2]) / values[:, 2:]) < 0.01
 
 
 def test_a_table_on_disk_has_local_latents_too(tmp_path):

@@ -38,7 +38,7 @@ LOOPS = {
     ("fitting/choosing.py", "by_first"): "five jitters, up to LARGEST_JITTER",
     ("fitting/vem.py", "_best_q"): "E_STEPS turns, a step of 1e-4, or a gain below the tolerance",
     ("storage/read.py", "_options"): "the tensors of the file",
-    ("variational/deviations.py", "deviations"): "TURNS of conjugate gradients",
+    ("variational/deviations.py", "solved"): "TURNS of conjugate gradients",
 }
 
 

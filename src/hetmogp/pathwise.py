@@ -7,7 +7,7 @@ others, 2020, 2021):
 
 with φ the features of the kernel (`kernels.features`), K = k(Z, Z) with its jitter, and ε noise of
 the jitter's variance. For a local latent the values of the places nearest to x stand in for u_Z,
-and every place and every x have noise of their own.
+and ε is the share that every place, and every x, has to itself: noise that follows from where it is.
 
 Draws come in groups. Each group has features of its own: with one set for all, every draw would
 have the same error.
@@ -249,7 +249,7 @@ def _surplus(
     u = near.draws(_folded(keys, 0), places, whose, blocks, n)  # G U n S
     u = jnp.swapaxes(u, 0, 1).reshape(len(places), -1, len(waves))
     prior = jnp.stack([wave(near.at[places]) for wave in waves], axis=2)
-    noise = _noise(keys, 1, places[:, None], (n, len(waves)))
+    noise = _noise(keys, near.at[places], (n, len(waves)))
     return u - jnp.sqrt(1.0 - near.own) * prior - jnp.sqrt(near.own) * noise
 
 
@@ -266,7 +266,7 @@ def _near_values(
 ) -> Float[Array, "N n S"]:
     """φ(x)ᵀw + ε + aᵀ(u_n − φ(z_n)ᵀw − ε_n), a the weights of the nearest places.
 
-    ε is the share that every place has to itself.
+    An x at one of the places has a = 1 there and the same ε, so that the place's own value is left.
     """
     a = near.given(kernels, X, places).a
     each = []
@@ -274,23 +274,22 @@ def _near_values(
         pull = sum(a[s, :, k, None] * surplus[which[:, k], :, s] for k in range(which.shape[1]))
         each.append(jnp.sqrt(1.0 - near.own[s]) * wave(X) + pull)
     n = surplus.shape[1] // len(keys)
-    bits = jax.lax.bitcast_convert_type(X + 0.0, jnp.uint32).reshape(len(X), -1)  # −0 is 0
-    return jnp.stack(each, axis=2) + jnp.sqrt(near.own) * _noise(keys, 2, bits, (n, len(waves)))
+    return jnp.stack(each, axis=2) + jnp.sqrt(near.own) * _noise(keys, X, (n, len(waves)))
 
 
 def _noise(
-    keys: Array, kind: int, what: Int[Array, "N b"], shape: tuple[int, int]
+    keys: Array, X: Float[Array, "N p"], shape: tuple[int, int]
 ) -> Float[Array, "N nG S"]:
-    """Standard normal numbers that follow from whole numbers, `what`, for each group of draws."""
+    """Standard normal numbers that follow from the inputs, for each group of draws."""
+    bits = jax.lax.bitcast_convert_type(X + 0.0, jnp.uint32).reshape(len(X), -1)  # −0 is 0
 
     def of_row(key: Array, row: Int[Array, " b"]) -> Array:
         for part in row:
             key = jax.random.fold_in(key, part)
         return jax.random.normal(key, shape, float)
 
-    rows = what.astype(jnp.uint32)
-    groups = jax.lax.map(lambda key: jax.vmap(partial(of_row, key))(rows), _folded(keys, kind))
-    return jnp.swapaxes(groups, 0, 1).reshape(len(rows), -1, shape[1])
+    groups = jax.lax.map(lambda key: jax.vmap(partial(of_row, key))(bits), _folded(keys, 1))
+    return jnp.swapaxes(groups, 0, 1).reshape(len(X), -1, shape[1])
 
 
 def _folded(keys: Array, kind: int) -> Array:

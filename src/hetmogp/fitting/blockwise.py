@@ -23,9 +23,10 @@ from ..kernels import Kernel
 from ..linalg import compiled
 from ..parameters import Parameters
 from ..priors import Latents
-from ..variational import Blocks, Moments, Natural, Neighbourhood, dominant, evidence
+from ..variational import Blocks, Moments, Natural, Neighbourhood, evidence
 from ..variational.evidence import evidence_of_all
 from ..variational.neighbours import LEAST_OWN, Conditional, Sites, Surroundings
+from ..variational.semidefinite import positive_part
 from .draws import STEPS, Drawn
 from .svi import HALF, LEARNING_RATE, NATURAL_RATE, mini_batch
 
@@ -357,7 +358,7 @@ def _sites(
         .at[at]
         .add(-(slope.cov + jnp.swapaxes(slope.cov, 1, 2)))[:-1]
     )
-    curve, own = dominant(curve), around.members.reshape(-1)
+    curve, own = positive_part(curve), around.members.reshape(-1)
     there = own >= 0
     mean, linear = (
         jnp.where(there[:, None], old[own], 0.0) for old in (state.near.mean, state.linear)

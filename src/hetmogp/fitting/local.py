@@ -23,7 +23,7 @@ from ..parameters import Parameters
 from ..places import Places
 from ..priors import LMC
 from ..tables import Dataset
-from ..variational import Blocks, Natural, Neighbourhood, deviations
+from ..variational import Blocks, Natural, Neighbourhood, deviations, means
 from ..variational.deviations import TOGETHER
 from ..variational.neighbours import LEAST_OWN, Sites
 from .alone import PRICE
@@ -233,6 +233,15 @@ def _whole(
     return replace(parameters, prior=prior), replace(near, beyond=jnp.concatenate(drawn))
 
 
+def _together(state: State, start: Parameters, relations: Relations) -> State:
+    """The state with the means of all places solved for at once, given the sites."""
+    kernels, own = state.shape.applied(start.prior.nearby)
+    near = replace(state.near, own=own)
+    sites = Sites(state.linear, state.precision)
+    mean = means(near, kernels, relations.near, relations.members, sites)
+    return state._replace(near=replace(state.near, mean=mean))
+
+
 def _deviated(
     state: State, start: Parameters, relations: Relations, key: Array
 ) -> Float[Array, "S L R"]:
@@ -263,12 +272,14 @@ class _Local(Run):
         return self.state, np.asarray(bounds)[:n].tolist(), bool(finite)
 
     def end_window(self, tolerance: float) -> None:
-        """See `Run.end_window`. After windows 1, 2, 4, ... it also renews `Neighbourhood.beyond`.
+        """See `Run.end_window`. It also finds the means of all places together.
 
-        The variances that the likelihoods see then include what reaches across blocks. Without it
-        they are too small, and weights of far-reaching latents grow too large.
+        After windows 1, 2, 4, ... it renews `Neighbourhood.beyond`. The variances that the
+        likelihoods see then include what reaches across blocks. Without it they are too small, and
+        weights of far-reaching latents grow too large.
         """
         super().end_window(tolerance)
+        self.state = _together(self.state, self.start, self.task.relations)
         windows = len(self.fit.history) - self.earlier
         if not self.fit.converged and windows & (windows - 1) == 0:
             key = jax.random.key((self.options.seed + windows) % 2**31)

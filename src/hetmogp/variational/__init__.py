@@ -3,7 +3,7 @@
 from .base import Family, LatentSites
 from .blocks import Blocks, Moments, Natural
 from .coupled import Coupled
-from .deviations import deviations
+from .deviations import deviations, means
 from .evidence import evidence
 from .factorised import Factorised, dominant
 from .neighbours import Neighbourhood
@@ -21,6 +21,7 @@ __all__ = [
     "deviations",
     "dominant",
     "evidence",
+    "means",
 ]
 
 # By their names among the options.

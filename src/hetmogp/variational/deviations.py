@@ -20,14 +20,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..linalg import compiled
-from .evidence import semi_root
-from .neighbours import Conditional, Neighbourhood, with_own
+from .neighbours import Conditional, Neighbourhood, Sites, with_own
+from .semidefinite import semi_root
 
-__all__ = ["TOGETHER", "deviations"]
+__all__ = ["TOGETHER", "deviations", "means"]
 
 TOGETHER = 8  # draws at a time: more would take most of the memory of a fit
 TURNS = 200  # of conjugate gradients at most
-CLOSE = 0.01  # the residual, relative to b, at which they end
+CLOSE = 0.01  # the residual of draws, relative to b, at which they end
+VERY_CLOSE = 1e-4  # that of means
 
 
 class _System(NamedTuple):
@@ -38,6 +39,46 @@ class _System(NamedTuple):
     precision: Float[Array, "L R R"]
     cov: Float[Array, "C b b"]
     members: Int[Array, "C n"]
+
+    @classmethod
+    def of(
+        cls,
+        q: Neighbourhood,
+        kernels: tuple,
+        near: Int[Array, "L K"],
+        members: Int[Array, "C n"],
+        precision: Float[Array, "L R R"],
+    ) -> "_System":
+        """The system of a q and the sites from which it follows."""
+        every = jnp.concatenate([jnp.arange(len(near))[:, None], near], axis=1)
+        return cls(q.prior(kernels, near), every, precision, q.cov, members)
+
+    def solved(
+        self, b: Float[Array, "S L R"], x: Float[Array, "S L R"], close: float
+    ) -> Float[Array, "S L R"]:
+        """P⁻¹b by conjugate gradients from x, until the residual is `close`, relative to b."""
+
+        least = jnp.finfo(b.dtype).tiny  # a quotient of zeros is zero
+
+        def inner(a: Array, b: Array) -> Array:
+            return jnp.sum(a * b, axis=(1, 2), keepdims=True)
+
+        def unfinished(carry: tuple) -> Array:
+            _, rest, _, _, n = carry
+            return (n < TURNS) & jnp.any(inner(rest, rest) > close**2 * inner(b, b))
+
+        def turn(carry: tuple) -> tuple:
+            x, rest, way, size, n = carry
+            image = self.times(way)
+            step = size / jnp.maximum(inner(way, image), least)
+            x, rest = x + step * way, rest - step * image
+            eased = self.blockwise(rest)
+            further = inner(rest, eased)
+            return x, rest, eased + further / jnp.maximum(size, least) * way, further, n + 1
+
+        rest = b - self.times(x)
+        eased = self.blockwise(rest)
+        return jax.lax.while_loop(unfinished, turn, (x, rest, eased, inner(rest, eased), 0))[0]
 
     def times(self, x: Float[Array, "S L R"]) -> Float[Array, "S L R"]:
         """P x."""
@@ -102,28 +143,31 @@ def deviations(
         precision: of the sites.
         key: of the draws.
     """
-    L = len(near)
-    every = jnp.concatenate([jnp.arange(L)[:, None], near], axis=1)
-    system = _System(q.prior(kernels, near), every, precision, q.cov, members)
+    system = _System.of(q, kernels, near, members, precision)
     b = system.drawn(key, TOGETHER)
+    x = system.solved(b, jnp.zeros_like(b), CLOSE)
+    return (x - system.blockwise(b)).astype(jnp.float32)
 
-    def inner(a: Array, b: Array) -> Array:
-        return jnp.sum(a * b, axis=(1, 2), keepdims=True)
 
-    def unfinished(carry: tuple) -> Array:
-        _, rest, _, _, n = carry
-        return (n < TURNS) & jnp.any(inner(rest, rest) > CLOSE**2 * inner(b, b))
+@compiled
+def means(
+    q: Neighbourhood,
+    kernels: tuple,
+    near: Int[Array, "L K"],
+    members: Int[Array, "C n"],
+    sites: Sites,
+) -> Float[Array, "L R"]:
+    """P⁻¹λ: the means of all places together, given the sites.
 
-    def turn(carry: tuple) -> tuple:
-        x, rest, way, size, n = carry
-        image = system.times(way)
-        step = size / inner(way, image)
-        x, rest = x + step * way, rest - step * image
-        eased = system.blockwise(rest)
-        further = inner(rest, eased)
-        return x, rest, eased + further / size * way, further, n + 1
+    Block by block, the means of a latent that reaches across many blocks would take hundreds of
+    epochs to settle.
 
-    eased = system.blockwise(b)
-    start = jnp.zeros_like(b), b, eased, inner(b, eased), 0
-    x = jax.lax.while_loop(unfinished, turn, start)[0]
-    return (x - eased).astype(jnp.float32)
+    Args:
+        q: of the local latents, with the means to start from.
+        kernels: of the same.
+        near: the places near to each that come before it.
+        members: the places of each block.
+        sites: at each place.
+    """
+    system = _System.of(q, kernels, near, members, sites.precision)
+    return system.solved(sites.linear[None], q.mean[None], VERY_CLOSE)[0]

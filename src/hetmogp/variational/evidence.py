@@ -24,8 +24,9 @@ from jaxtyping import Array, Float, Int
 from ..kernels import Kernel
 from ..linalg import inverse_root
 from .neighbours import Sites, surroundings
+from .semidefinite import semi_root
 
-__all__ = ["evidence", "evidence_of_all", "semi_root"]
+__all__ = ["evidence", "evidence_of_all"]
 
 AT_ONCE = 1024  # places whose terms are computed together
 
@@ -108,16 +109,3 @@ def _met(mean: Float[Array, "B R"], cov: Float[Array, "B R R"], sites: Sites) ->
     quadratic = 0.5 * (jnp.sum(rest * along, axis=1) - jnp.sum(taken**2, axis=1))
     return plain + quadratic + jnp.sum(jnp.log(jnp.diagonal(X, axis1=1, axis2=2)), axis=1)
 
-
-def semi_root(A: Float[Array, "B R R"]) -> Float[Array, "B R R"]:
-    """A lower triangular root of matrices that are positive semi-definite and may be singular."""
-    R, columns = A.shape[1], []
-    for j in range(R):
-        pivot = jnp.sqrt(jnp.maximum(A[:, j, j], 0.0))
-        column = jnp.where(
-            pivot[:, None] > 0.0, A[:, :, j] / jnp.where(pivot > 0, pivot, 1.0)[:, None], 0.0
-        )
-        column = jnp.where(jnp.arange(R) >= j, column, 0.0)
-        A = A - column[:, :, None] * column[:, None, :]
-        columns.append(column)
-    return jnp.stack(columns, axis=2)

@@ -291,8 +291,9 @@ def surroundings(
 ) -> tuple[Float[Array, "R B K K"], Float[Array, "R B K"]]:
     """The covariance of each latent among places near x, and with x; empty entries have one.
 
-    A share of a latent's variance is each place's own. Some of it there must be: without it two
-    places that nearly coincide, in different blocks, would hold each other where they are.
+    A share of a latent's variance is each place's own: only an x at that very place has it too.
+    Some of it there must be: without it two places that nearly coincide, in different blocks, would
+    hold each other where they are.
     """
 
     def of_one(kernel: Kernel, own: Array) -> tuple[Array, Array]:
@@ -301,6 +302,7 @@ def surroundings(
             eye = jnp.eye(len(z), dtype=x.dtype) * jnp.where(there, own, 1.0)
             K = jnp.where(there[:, None] & there, (1.0 - own) * kernel.matrix(z, z), 0.0) + eye
             k = (1.0 - own) * kernel.matrix(jnp.zeros_like(x)[None], z)[0]
+            k += own * jnp.all(z == 0.0, axis=1)
             return K, jnp.where(there, k, 0.0)
 
         return jax.vmap(one)(x, z, there)

@@ -7,7 +7,7 @@ others, 2020, 2021):
 
 with φ the features of the kernel (`kernels.features`), K = k(Z, Z) with its jitter, and ε noise of
 the jitter's variance. For a local latent the values of the places nearest to x stand in for u_Z,
-and ε is the share that every place, and every x, has to itself: noise that follows from where it is.
+and ε is the share that every place, and every x, has to itself: it follows from where they are.
 
 Draws come in groups. Each group has features of its own: with one set for all, every draw would
 have the same error.
@@ -277,9 +277,7 @@ def _near_values(
     return jnp.stack(each, axis=2) + jnp.sqrt(near.own) * _noise(keys, X, (n, len(waves)))
 
 
-def _noise(
-    keys: Array, X: Float[Array, "N p"], shape: tuple[int, int]
-) -> Float[Array, "N nG S"]:
+def _noise(keys: Array, X: Float[Array, "N p"], shape: tuple[int, int]) -> Float[Array, "N nG S"]:
     """Standard normal numbers that follow from the inputs, for each group of draws."""
     bits = jax.lax.bitcast_convert_type(X + 0.0, jnp.uint32).reshape(len(X), -1)  # −0 is 0
 

@@ -57,7 +57,6 @@ class _System(NamedTuple):
         self, b: Float[Array, "S L R"], x: Float[Array, "S L R"], close: float
     ) -> Float[Array, "S L R"]:
         """P⁻¹b by conjugate gradients from x, until the residual is `close`, relative to b."""
-
         least = jnp.finfo(b.dtype).tiny  # a quotient of zeros is zero
 
         def inner(a: Array, b: Array) -> Array:

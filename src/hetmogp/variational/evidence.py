@@ -108,4 +108,3 @@ def _met(mean: Float[Array, "B R"], cov: Float[Array, "B R R"], sites: Sites) ->
     plain = jnp.sum(linear * mean, axis=1) - 0.5 * jnp.einsum("br,brs,bs->b", mean, precision, mean)
     quadratic = 0.5 * (jnp.sum(rest * along, axis=1) - jnp.sum(taken**2, axis=1))
     return plain + quadratic + jnp.sum(jnp.log(jnp.diagonal(X, axis1=1, axis2=2)), axis=1)
-

@@ -1,4 +1,4 @@
-"""Small symmetric matrices, many at once: by array operations, as LAPACK gets no batches on a CPU."""
+"""Small symmetric matrices, many at once, by array operations: LAPACK gets no batches on a CPU."""
 
 from itertools import combinations
 
@@ -14,8 +14,8 @@ SWEEPS = 6  # of Jacobi's rotations; the last ones change nothing that can be se
 def positive_part(A: Float[Array, "n R R"]) -> Float[Array, "n R R"]:
     """V max(D, 0) Vᵀ with A = V D Vᵀ: the nearest positive semi-definite matrices.
 
-    A matrix that is positive semi-definite stays as it is, also where it has rank one: the curvature
-    of one function of several latents is such a matrix.
+    A matrix that is positive semi-definite stays as it is, also if it has rank one, as the
+    curvature of one function of several latents has.
     """
     R = A.shape[1]
     if R == 1:

@@ -149,11 +149,11 @@ def _beta(a: Array, b: Array, log_odds: Array) -> tuple[Array, Array, Array]:
     inside = jnp.abs(log_odds) < jnp.inf
     share = jnp.clip(below + steps, 0.0, 1.0)
     share = jnp.where(inside, share, jnp.where(log_odds > 0, 1.0, 0.0))
-    slopes = (
+    first, second = (
         jnp.where(inside & jnp.isfinite(moved), slope + moved, 0.0)
         for slope, moved in zip(along, (by_a, by_b), strict=True)
     )
-    return share, *slopes
+    return share, first, second
 
 
 def _beta_log_area(A: Array, B: Array) -> Array:

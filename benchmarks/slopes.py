@@ -35,11 +35,11 @@ def simulated(kind: str, seed: int):
     X = pd.DataFrame({"dose": dose, "age": 40 + 4 * dose + rng.normal(0, 10, ROWS)})
     who = rng.integers(0, PATIENTS, ROWS)
     own = rng.normal(0, SIZE, (2, PATIENTS))
-    f = SLOPES["dose"] * (X["dose"] - 2) + SLOPES["age"] * (X["age"] - 48) + 0.5
+    line = SLOPES["dose"] * (X["dose"] - 2) + SLOPES["age"] * (X["age"] - 48) + 0.5
     if kind == "smooth":
         X["time"] = rng.uniform(0, 10, ROWS)
-        f = f + 0.6 * np.sin(X["time"])
-    f = np.asarray(f) + own[:, who]
+        line = line + 0.6 * np.sin(X["time"])
+    f = line.to_numpy() + own[:, who]
     made = {
         "pressure": lambda f: f + 0.8 * rng.normal(size=ROWS),
         "visits": lambda f: rng.poisson(np.exp(f)),

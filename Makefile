@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 HETMOGP_DATA ?= $(abspath $(wildcard ../shared/data))
 export HETMOGP_DATA
 
-.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth local_scale group_means forecasting draws effects costs weather dist clean
+.PHONY: install peers demo browser test lint docs outputs stress shapes fuzz bench experiments out_of_core calibration discovery slow scale tables fine_detail local_truth local_scale group_means forecasting draws effects slopes costs weather dist clean
 
 install: $(READY)
 
@@ -124,6 +124,10 @@ local_scale: $(READY)
 # What the patient as a group is worth, on visits of known patients; needs the tables of HETMOGP_TABLES.
 effects: $(READY)
 	$(BIN)/python benchmarks/effects.py --splits 3
+
+# How often intervals of slopes and intercepts hold the truth, over 2 times 20 simulated tables.
+slopes: $(READY)
+	$(BIN)/python benchmarks/slopes.py --tables 20
 
 # CPU seconds of fits with hurdles, limits and rounding, beside the plain likelihoods.
 costs: $(READY)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import optimize, special, stats
+from scipy import integrate, optimize, special, stats
 from test_likelihoods import CASES, COV, LARGE, MEAN, MODERATE, oracle_nodes, points
 
 import hetmogp as hm
@@ -109,6 +109,19 @@ INF, NAN = np.inf, np.nan
         (hm.Poisson(upper=4), [4.0, 2.0], {}, [False, True], [3.0, 2.0], [INF, 2.0]),
         (hm.Poisson(lower=0), [0.0, 2.0], {}, [False, True], [-INF, 2.0], [0.0, 2.0]),
         (hm.Gamma(step=0.5), [0.0, 2.0], {}, [False, False], [-INF, 1.75], [0.25, 2.25]),
+        (hm.Gamma(step=0.5, lower=1.0), [0.0, 1.5], {}, [False, False], [-INF, 1.25], [1.25, 1.75]),
+        (hm.Gamma(step=0.5, upper=2.0), [1.5, 9.0], {}, [False, False], [1.25, 1.75], [1.75, INF]),
+        (hm.Hurdle(hm.Gamma(step=0.5)), [0.0, 0.5], {}, [True, False], [0.0, 0.0], [0.0, 0.75]),
+        (hm.Hurdle(hm.Gamma(lower=1.0)), [0.0, 0.5], {}, [True, False], [0.0, 0.0], [0.0, 1.0]),
+        (hm.Hurdle(hm.Poisson(lower=2)), [0.0, 1.0], {}, [True, False], [0.0, 0.0], [0.0, 2.0]),
+        (
+            hm.Weibull(event="e", step=1.0),
+            [3.0, 3.0],
+            {"event": [0.0, 1.0]},
+            [False, False],
+            [3.0, 2.5],
+            [INF, 3.5],
+        ),
         (
             hm.Gaussian(lower="a", upper="b"),
             [1.0, 2.0, 3.0, 4.0, 5.0],
@@ -180,6 +193,87 @@ def test_the_predictive_probability_beyond_a_limit_is_the_distribution_function(
         p = stats.t.cdf(0.5, 4.0, f[:, 0], 1.0)
     ours = np.exp(log_density(of, jnp.asarray(0.5), jnp.asarray(mean), jnp.asarray(F)))
     assert abs(ours - p.mean()) < 5 * p.std() / np.sqrt(len(p)) + 1e-5
+
+
+def grid(step, last):
+    return step * np.arange(round(last / step) + 1)
+
+
+ALL = [  # a likelihood, what comes with values, and the values that can be recorded
+    (hm.Hurdle(hm.Gamma(step=0.5)), {}, grid(0.5, 200)),
+    (hm.Hurdle(hm.LogNormal(scale=0.7, step=0.1)), {}, grid(0.1, 150)),
+    (hm.Hurdle(hm.Weibull(shape=0.8, step=0.5, upper=4.0)), {}, grid(0.5, 4)),
+    (hm.Hurdle(hm.Gamma(step=0.5, lower=1.2)), {}, [0.0, 1.2, *grid(0.5, 200)[3:]]),
+    (hm.Hurdle(hm.Poisson(upper=5)), {}, grid(1.0, 5)),
+    (hm.Hurdle(hm.NegativeBinomial(concentration=2.0, lower=2, upper=9)), {}, [0, *range(2, 10)]),
+    (hm.Hurdle(hm.Poisson(exposure="e")), {"exposure": 3.0}, grid(1.0, 300)),
+    (hm.Gamma(step=0.5), {}, grid(0.5, 200)),
+    (hm.Exponential(step=1.0, upper=3.0), {}, grid(1.0, 3)),
+    (hm.Gaussian(scale=0.8, step=0.5, lower=-1.0, upper=1.5), {}, np.arange(-2, 4) / 2),
+    (hm.Gaussian(scale=0.8, step=0.5, lower=-1.1, upper=1.4), {}, np.arange(-3, 4) / 2),
+    (hm.StudentT(scale=0.8, df=3.0, step=0.5, upper=1.5), {}, np.arange(-4000, 4) / 2),
+    (hm.Poisson(lower=1, upper=4), {}, grid(1.0, 4)[1:]),
+    (hm.NegativeBinomial(concentration=2.0, upper=4), {}, grid(1.0, 4)),
+    (hm.Binomial(trials=6, lower=1, upper=4), {}, grid(1.0, 4)[1:]),
+    (hm.ZeroInflatedPoisson(upper=4), {}, grid(1.0, 4)),
+]
+
+
+@pytest.mark.parametrize(("of", "given", "values"), ALL, ids=[repr(case[0]) for case in ALL])
+def test_the_probabilities_of_all_that_can_be_recorded_add_up(of, given, values):
+    J = len(of.latent)
+    f = jnp.asarray(np.random.default_rng(7).normal(0.2, 0.6, (4, J)))
+    each = jax.vmap(
+        lambda f: jax.vmap(lambda y: of.at(given).log_observed(y, f))(jnp.asarray(values, float))
+    )
+    np.testing.assert_allclose(np.exp(jax.jit(each)(f)).sum(axis=1), 1.0, atol=2e-5)
+
+
+PIECES = [  # densities between the limits, and probabilities beyond
+    (hm.Gaussian(scale=0.8, lower=-0.5, upper=1.0), {}, (-0.5, 1.0), [-0.5, 1.0]),
+    (hm.StudentT(scale=0.8, df=2.5, upper=1.0), {}, (-np.inf, 1.0), [1.0]),
+    (hm.Gamma(event="seen", upper=2.0), {"event": 1.0}, (0.0, 2.0), [2.0]),
+    (hm.LogNormal(scale=0.6, event="seen", lower=0.5), {"event": 1.0}, (0.5, np.inf), [0.5]),
+    (hm.Hurdle(hm.Gamma(lower=0.5, upper=2.0)), {}, (0.5, 2.0), [0.0, 0.5, 2.0]),
+    (hm.Hurdle(hm.LogNormal(scale=0.6)), {}, (0.0, np.inf), [0.0]),
+    (hm.Beta(lower=0.2, upper=0.7), {}, (0.2, 0.7), [0.2, 0.7]),
+]
+
+
+@pytest.mark.parametrize(
+    ("of", "given", "ends", "beyond"), PIECES, ids=[repr(case[0]) for case in PIECES]
+)
+def test_densities_and_what_is_beyond_add_up(of, given, ends, beyond):
+    f = jnp.asarray(np.random.default_rng(8).normal(0.2, 0.5, len(of.latent)))
+    p = jax.jit(lambda y: jnp.exp(of.at(given).log_observed(y, f)))
+    inside = integrate.quad(lambda y: float(p(y)), *ends, limit=200)[0]
+    assert inside + sum(float(p(y)) for y in beyond) == pytest.approx(1.0, abs=2e-5)
+
+
+def test_a_rounded_time_whose_end_was_not_seen_is_only_known_to_be_larger():
+    """It is no cell: that would say that the end came there."""
+    of = hm.Weibull(shape=1.5, event="seen", step=1.0)
+    f, d = jnp.array([0.7]), stats.weibull_min(1.5, scale=np.exp(0.7))
+    ours = [
+        float(of.at({"event": event}).log_observed(jnp.asarray(y), f))
+        for event, y in ((1.0, 2.0), (0.0, 2.0), (0.0, 0.0))
+    ]
+    expected = [np.log(d.cdf(2.5) - d.cdf(1.5)), d.logsf(2.0), 0.0]
+    np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-12)
+    ends = 3.0 * rng.weibull(1.5, N)
+    Y = {"y": np.round(np.minimum(ends, 2.0)), "seen": (ends <= 2.0).astype(int)}
+    model = constants(hm.Weibull(event="seen", step=1.0), Y)
+
+    def cost(z):
+        d = stats.weibull_min(np.exp(z[0]), scale=np.exp(z[1]))
+        cell = np.log(d.cdf(Y["y"] + 0.5) - d.cdf(np.maximum(Y["y"] - 0.5, 0.0)))
+        return -np.sum(np.where(Y["seen"] == 1, cell, d.logsf(Y["y"])))
+
+    log_shape, log_scale = likely(cost, [0.0, 0.0])
+    at = stats.weibull_min.sf(2.0, np.exp(log_shape), scale=np.exp(log_scale))
+    assert model.predict([[0.0]])["y"].survival(2.0)[0] == pytest.approx(at, abs=0.03)
+    observed = model.fitted.observe(model.fitted.read(np.zeros((N, 1)), Y))
+    assert stats.kstest(pit(observed)["y"], "uniform").pvalue > 1e-3
 
 
 # -- fits without functions, against maximum likelihood by scipy -----------------------------------

@@ -142,7 +142,8 @@ def seen_of(data: Dataset, output: str) -> Seen:
         values = likelihood.decode(codes).astype(float)
     exact, a, b = likelihood.at(given).known(codes, np)
     larger = ~exact & np.isfinite(a) & np.isinf(b)
-    smaller = ~exact & np.isinf(a) & (b <= codes)  # not what was rounded to the end of its range
+    lowest = np.isinf(a) | (a == likelihood.ends[0])
+    smaller = ~exact & lowest & (b <= codes)  # not what was rounded to the end of its range
     larger = np.broadcast_to(likelihood.censored(given), codes.shape) | larger
     return Seen(data.inputs[d][seen], codes, values, larger, smaller & ~larger)
 

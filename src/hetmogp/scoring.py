@@ -105,7 +105,10 @@ def transforms(observed: Observed) -> np.ndarray:
             low, high = observed.between
             u = np.where(observed.known.exact, u, low + chance * (high - low))
         u = np.clip(u, 0.0, 1.0)
-    return np.where(likelihood.censored(prediction.given), u + chance * (1.0 - u), u)
+    longer = (
+        likelihood.censored(prediction.given) & observed.known.exact
+    )  # others are spread already
+    return np.where(longer, u + chance * (1.0 - u), u)
 
 
 def reliability(observed: Observed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

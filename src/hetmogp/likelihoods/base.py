@@ -88,6 +88,7 @@ class Likelihood(eqx.Module):
         columns: the columns that hold the arguments, as (argument, column) pairs.
         weight: the column that says how many times each observation counts.
         given: the arguments of the observation at hand (`at`); before that, their defaults.
+        amount: whether this is the part of a `Hurdle`, and zeros are not its own.
     """
 
     links: ClassVar[Mapping[str, Link]] = {}
@@ -112,6 +113,7 @@ class Likelihood(eqx.Module):
     weight: str | None = eqx.field(static=True)
     free: dict[str, Any]
     given: dict[str, Any]
+    amount: bool = eqx.field(static=True)
 
     def __init__(
         self, *, latent: Latent = None, weight: str | None = None, **values: float | str | None
@@ -126,7 +128,7 @@ class Likelihood(eqx.Module):
             if name not in links and (name in chosen or name not in self.rules):
                 others = f" and takes {list(self.arguments)}" if self.arguments else ""
                 raise ValueError(f"{kind} has no parameter {name!r}; it has {names}{others}")
-        self.limits = numbers
+        self.limits, self.amount = numbers, False
         latents = set(chosen)
         self.latent = tuple(name for name in names if name in latents)
         if not self.latent:

@@ -1,6 +1,7 @@
 """Outputs that are zero or not, and if not, so much: rain, catches, spending, days absent."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import equinox as eqx
@@ -56,7 +57,7 @@ class Hurdle(Likelihood):
         latent: Latent = None,
     ):
         _check(part)
-        self.part, self.tied = part, None
+        self.part, self.tied = _amount_of(part), None
         given = {**{n: v for n, v in part.given.items() if v != 1.0}, **dict(part.columns)}
         super().__init__(
             latent=latent if latent is not None or zero is None else part.latent,
@@ -120,9 +121,10 @@ class Hurdle(Likelihood):
         return False
 
     def known(self, y: Any, xp: Any = jnp) -> Known:
-        """See `Likelihood.known`; a zero is exact."""
+        """See `Likelihood.known`; a zero is exact, and an amount that is small is above it."""
         exact, a, b = self._amount().known(xp.where(y > 0, y, xp.nan), xp)
-        return Known(exact | (y == 0), xp.where(y > 0, a, y), xp.where(y > 0, b, y))
+        a = xp.where(y > 0, xp.maximum(a, 0.0), y)
+        return Known(exact | (y == 0), a, xp.where(y > 0, b, y))
 
     @property
     def is_default(self) -> bool:
@@ -300,6 +302,13 @@ class Hurdle(Likelihood):
         part, *others = self.options.items()
         shown = [f"{n}={v:g}" if isinstance(v, float) else f"{n}={v!r}" for n, v in others]
         return f"Hurdle({', '.join([repr(part[1]), *shown])})"
+
+
+def _amount_of(part: Likelihood) -> Likelihood:
+    """The same likelihood, which knows that zeros are not its own."""
+    made = copy(part)
+    object.__setattr__(made, "amount", True)
+    return made
 
 
 def _check(part: Any) -> None:

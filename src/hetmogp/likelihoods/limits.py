@@ -9,6 +9,7 @@ of the value itself, whatever would have been seen of it.
 - `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. Where one
   is missing that end is open; where both are, or both are equal, the value is exact.
 - `step=0.1`: values were rounded to a multiple of it, so that y stands for y − 0.05 to y + 0.05.
+  The amounts of a `Hurdle` are never rounded to zero there, so that 0.1 stands for 0 to 0.15.
 """
 
 from collections.abc import Callable, Mapping
@@ -107,14 +108,20 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
     whole = 1.0 if likelihood.discrete else 0.0  # P(Y ≥ k) is P(Y > k − 1)
     step = numbers.get("step", 0.0)
     a, b = y - 0.5 * step, y + 0.5 * step
+    if step and likelihood.amount:  # none is rounded to zero
+        a = xp.where(y < 1.25 * step, -xp.inf, a)
     exact = xp.full(xp.shape(y), not step)
+    if step and likelihood.censoring in columns:
+        longer = likelihood.given[likelihood.censoring] == 0
+        a, b = xp.where(longer, y, a), xp.where(longer, xp.inf, b)
     if "lower" in numbers:
         beyond = y <= numbers["lower"]
-        a, b = xp.where(beyond, -xp.inf, a), xp.where(beyond, numbers["lower"], b)
+        a, b = xp.where(beyond, -xp.inf, a), xp.where(beyond, _edge(numbers, "lower"), b)
         exact = exact & ~beyond
     if "upper" in numbers:
         beyond = y >= numbers["upper"]
-        a, b = xp.where(beyond, numbers["upper"] - whole, a), xp.where(beyond, xp.inf, b)
+        a = xp.where(beyond, _edge(numbers, "upper") - whole, a)
+        b = xp.where(beyond, xp.inf, b)
         exact = exact & ~beyond
     if columns.keys() & LIMITS.keys():
         low, high = (xp.asarray(likelihood.given.get(name, xp.nan)) for name in LIMITS)
@@ -124,7 +131,20 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
         exact = exact & ~stated
     least, most = likelihood.ends
     a = xp.where(a < least if likelihood.discrete else a <= least, -xp.inf, a)
+    if likelihood.discrete and likelihood.amount:  # which is no zero
+        a = xp.maximum(a, 0.0)
     return Known(exact, a, xp.where(b >= most, xp.inf, b))
+
+
+def _edge(numbers: Mapping[str, float], name: str) -> float:
+    """Where what is beyond a limit begins: rounded values meet there, and none lies between."""
+    limit, step = numbers[name], numbers.get("step")
+    if step is None:
+        return limit
+    units, slack = limit / step, 1e-9
+    if name == "lower":
+        return float(step * (np.floor(units + slack) + 0.5))
+    return float(step * (np.ceil(units - slack) - 0.5))
 
 
 def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
@@ -192,8 +212,8 @@ def log_between(likelihood: Any, seen: Known, f: Array) -> Array:
     high = jnp.where(exact | open_right, SAFE, b)
     result = jnp.zeros(())
     if "step" in numbers:
-        return _rounded(likelihood, seen, f, left or right)
-    if left and right and columns:
+        return _rounded(likelihood, seen, f, left or right or likelihood.censoring in columns)
+    if (left and right and columns) or (left and likelihood.discrete and likelihood.amount):
         both = ~(exact | open_left | open_right)
         ends = jnp.where(both, low, SAFE), jnp.where(both, high, SAFE + SAFE / 2)
         result = likelihood.log_interval(*ends, f)
@@ -210,14 +230,15 @@ def _rounded(likelihood: Any, seen: Known, f: Array, limited: bool) -> Array:
     least, most = likelihood.ends
     low, high = jnp.maximum(a, least), jnp.minimum(b, most)
     step = dict(likelihood.limits)["step"]
-    cell = high - low < 1.5 * step
+    cell = high - low < 1.75 * step
     own = jnp.where(cell, low, SAFE), jnp.where(cell, high, SAFE + 0.5 * step)
     within = likelihood.log_cell(*own, f)
     if not limited:
         return within
     ends = jnp.where(jnp.isinf(a), SAFE, a), jnp.where(jnp.isinf(b), SAFE, b)
     below, above = likelihood.log_cdf(ends[1], f), likelihood.log_survival(ends[0], f)
-    return jnp.where(cell, within, jnp.where(jnp.isinf(a), below, above))
+    beyond = jnp.where(jnp.isinf(a), jnp.where(jnp.isinf(b), 0.0, below), above)
+    return jnp.where(cell, within, beyond)
 
 
 def log_difference(log_more: Array, log_less: Array) -> Array:

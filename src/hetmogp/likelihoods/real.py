@@ -11,14 +11,15 @@ from jaxtyping import Array, Float
 
 from ..quadrature import constant, gauss_hermite
 from .base import Latent, Likelihood
-from .incomplete import lower_beta
+from .incomplete import log_student_tail
 from .limits import Limits, log_difference
 from .links import exp, identity
-from .special import log_rising
+from .special import log_complement, log_rising
 
 __all__ = ["Gaussian", "HetGaussian", "HetStudentT", "StudentT"]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
+NEAR = 1e-5  # scales from its centre, where the distribution function of a t is straight
 
 
 def normal_log_interval(a: Array, b: Array) -> Array:
@@ -191,18 +192,16 @@ class Student(Likelihood):
 
     def cdf(self, y: Array, f: Array) -> Array:
         """See `Likelihood.cdf`."""
-        location, scale, df = self.parameters(f)
-        z = (y - location) / scale
-        df = jnp.asarray(df, f.dtype)
-        near = jnp.abs(z) < 1e-5  # where it is a straight line, and a logarithm of z has no slope
-        log_z = jnp.log(jnp.abs(jnp.where(near, 1.0, z)))
-        tail = 0.5 * lower_beta(df / 2, jnp.full_like(df, 0.5), jnp.log(df) - 2.0 * log_z)
-        line = 0.5 + z * jnp.exp(_log_normaliser(df))
-        return jnp.where(near, line, jnp.where(z > 0, 1.0 - tail, tail))
+        return jnp.exp(self.log_cdf(y, f))
 
     def log_cdf(self, y: Array, f: Array) -> Array:
-        """See `Likelihood.log_cdf`; a heavy tail keeps its digits as it is."""
-        return jnp.log(jnp.maximum(self.cdf(y, f), 1e-300))
+        """See `Likelihood.log_cdf`."""
+        location, scale, df = self.parameters(f)
+        z, df = (y - location) / scale, jnp.asarray(df, f.dtype)
+        near = jnp.abs(z) < NEAR  # where it is a straight line, and a logarithm of z has no slope
+        log_tail = log_student_tail(df, jnp.log(jnp.abs(jnp.where(near, 1.0, z))))
+        line = jnp.log1p(2.0 * z * jnp.exp(_log_normaliser(df))) - float(np.log(2.0))
+        return jnp.where(near, line, jnp.where(z > 0, log_complement(log_tail), log_tail))
 
     def log_survival(self, y: Array, f: Array) -> Array:
         """See `Likelihood.log_survival`: that of the mirror image."""

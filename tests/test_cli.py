@@ -347,6 +347,30 @@ def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     assert os.listdir(tmp_path) == ["p.parquet"]
 
 
+def test_words_for_yes_and_no_are_ones_and_zeros(tmp_path):
+    """In every command a file with words says what the same file with numbers says."""
+    t = np.linspace(0, 1, N)
+    rainy = rng.uniform(size=N) < t
+    said = {}
+    for kind, words in {"words": ("No", "YES"), "numbers": ("0", "1")}.items():
+        data, model = tmp_path / f"{kind}.csv", tmp_path / f"{kind}.hetmogp"
+        cells = ["" if k % 7 == 0 else words[int(yes)] for k, yes in enumerate(rainy)]
+        pd.DataFrame({"t": t, "rain": cells}).to_csv(data, index=False)
+        fit = ("fit", data, "--inputs", "t", "--output", "rain:bernoulli", "--holdout", 0.3, *FIT)
+        commands = (
+            (*fit, "--model", model, "--json"),
+            ("score", model, data, "--json"),
+            ("predict", model, data),
+            ("report", model, "--data", data, "--out", tmp_path / f"{kind}.html", "--json"),
+        )
+        found = [run(*command) for command in commands]
+        assert [one.exit_code for one in found] == [0] * 4, found[-1].output
+        learned = json.loads(found[0].stdout)
+        same = {key: learned[key] for key in ("bound", "outputs", "holdout")}
+        said[kind] = [same, *(one.stdout for one in found[1:3])]
+    assert said["words"] == said["numbers"]
+
+
 def test_draw_writes_a_row_for_each_draw_and_input(model, folder, tmp_path):
     target = tmp_path / "draws.parquet"
     words = ("draw", model["model"], "--at", folder / "data.csv")

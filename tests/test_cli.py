@@ -106,6 +106,7 @@ def test_outputs_in_words(words, likelihood):
     ("words", "message"),
     [
         ("y:gauss", "no likelihood 'gauss'; there are Bernoulli"),
+        ("y:count", "no likelihood 'count'; there are Bernoulli, Beta, Binomial, Categorical, Exp"),
         ("y:poisson:exposur=n", "Poisson has no option 'exposur'; it has exposure"),
         ("y:poisson:n", "'n' should be option=value"),
         ("y:gaussian:scale=-1", "scale=-1"),
@@ -662,7 +663,7 @@ def test_rows_without_inputs_are_left_out_if_so_wished(folder, tmp_path):
     named = ("--inputs", "t", "--output", "height:gaussian", *FIT)
     refused = run("fit", tmp_path / "t.csv", *named)
     assert refused.exit_code == 1
-    assert "row 3, column 't': an input is missing; so it is in 2 of 60 rows" in refused.stderr
+    assert "row 3, column 't': an input is missing, as in 2 of 60 rows" in refused.stderr
     drop = "--drop-missing-inputs"
     for data in ("t.csv", "whole.csv"):
         model = tmp_path / f"{data}.hetmogp"

@@ -279,7 +279,7 @@ def test_values_are_shown_as_they_are_meant(tmp_path):
     assert (more.name, more.shape, len(more.x)) == ("censored: at least this", "up", 10)
     assert more.words[0].startswith("at least ")
     assert len(seen.x) == 30
-    assert "triangles that point up are values known to be at least so large" in life.caption
+    assert "triangles that point up are values known to be at least this large" in life.caption
     seen, less = of_kind(lead, pictures.Dots)
     below = (Y["lead"] <= 0.5).sum()
     assert (less.name, less.shape, len(less.x)) == ("censored: at most this", "down", below)
@@ -293,7 +293,7 @@ def test_labels_that_are_not_shown_are_counted():
     X = pd.DataFrame({"t": x, "site": np.repeat([f"s{k:02}" for k in range(12)], 5)})
     model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=8, max_iter=0, progress=False)
     (picture,) = Pictures(model.fit(X, {"y": x}), None).of_output("y")
-    assert "There are 12 labels; the first 7 are drawn." in picture.caption
+    assert "Of 12 labels the first 7 are drawn." in picture.caption
     groups = {mark.group for mark in picture.marks if not mark.group.startswith("draws")}
     assert len(groups) == 7
 

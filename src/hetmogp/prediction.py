@@ -387,7 +387,7 @@ class Prediction(Mapping[str, OutputPrediction]):
     def sample(
         self, n: int = 1, seed: int = 0, outputs: Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """N joint draws of the outputs at each input, {name: (n, N)}; inputs are independent."""
+        """Joint draws of the outputs at each input, {name: (n, N)}; inputs are independent."""
         chosen = list(self) if outputs is None else list(outputs)
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")

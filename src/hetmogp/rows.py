@@ -61,7 +61,7 @@ def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
         one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:])), arrays)
         return jax.tree.map(lambda a: a[:0], rowwise(f, *one))
     parts = []
-    for at, size in pieces(N, chunk, few=N <= SIZES[0]):
+    for at, size in pieces(N, chunk, few=SIZES[0] >= N):
         rows = jax.tree.map(lambda a, at=at: np.asarray(a[at]), arrays)
         n = at.stop - at.start
         out = f(*jax.tree.map(lambda row, size=size: jnp.asarray(padded(row, size)), rows))

@@ -17,7 +17,8 @@ def report(
         typer.Option(help="A CSV or Parquet file to show and to score the model on."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The page to write; beside the model, as .html, by default.")
+        Path | None,
+        typer.Option(help="The page to write; by default next to the model, ending in .html."),
     ] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,

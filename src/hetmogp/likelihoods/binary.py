@@ -54,7 +54,7 @@ class Bernoulli(Likelihood):
         return jax.nn.log_sigmoid(signed) if self.link == "logit" else log_ndtr(signed)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array | None:
-        """Y μ − E[log(1 + e^f)] for the logit."""
+        """For the logit, y μ − E[log(1 + e^f)]."""
         if self.link == "probit":
             return None
         return y * mean[0] - expected_softplus(mean[0], cov[0, 0])

@@ -53,7 +53,7 @@ def _about_the_fit(model: HetMOGP) -> Iterator[str]:
         )
     for name, n in model.n_observed_.items():
         if n < FEW_VALUES:
-            yield f"Output {name} has only {n} observed values; what is said of it is vague."
+            yield f"Output {name} has only {n} observed values, so results about it are uncertain."
 
 
 def _about_inducing_inputs(model: HetMOGP) -> Iterator[str]:

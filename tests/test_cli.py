@@ -65,6 +65,7 @@ def test_every_command_has_help_with_an_example(command):
 def test_wrong_calls_are_told_apart_from_trouble(model):
     assert run("predict", model["model"]).exit_code == 2  # neither a file nor a grid
     assert "either a file with inputs or --grid" in run("predict", model["model"]).stderr
+    assert run("report", model["model"], "--above", 3).exit_code == 2
     for words in (["london", "--fetch"], ["register", "--splits", 3], ["paris"]):
         assert run("experiment", *words).exit_code == 2
 
@@ -743,6 +744,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
         (["aggregate", "MODEL", "--at", "DATA", "--output", "depth"], "no output 'depth'"),
         (["report", "MODEL", "--out", "NONE/r.html"], "cannot write"),
         (["report", "MODEL", "--data", "OTHER"], "column 't'"),
+        (["report", "MODEL", "--above", "hight=3"], "above names 'hight'"),
         (["demo", "--out", "DATA/demo"], "cannot write to"),
         (["fit", "CUT", "--inputs", "t"], "cut.csv.gz as a table: Truncated compressed stream"),
         (["fit", "GZIP", "--inputs", "t"], "no.csv.gz as a table"),

@@ -65,6 +65,7 @@ def test_every_command_has_help_with_an_example(command):
 def test_wrong_calls_are_told_apart_from_trouble(model):
     assert run("predict", model["model"]).exit_code == 2  # neither a file nor a grid
     assert "either a file with inputs or --grid" in run("predict", model["model"]).stderr
+    assert run("report", model["model"], "--above", 3).exit_code == 2
     for words in (["london", "--fetch"], ["register", "--splits", 3], ["paris"]):
         assert run("experiment", *words).exit_code == 2
 
@@ -106,6 +107,7 @@ def test_outputs_in_words(words, likelihood):
     ("words", "message"),
     [
         ("y:gauss", "no likelihood 'gauss'; there are Bernoulli"),
+        ("y:count", "no likelihood 'count'; there are Bernoulli, Beta, Binomial, Categorical, Exp"),
         ("y:poisson:exposur=n", "Poisson has no option 'exposur'; it has exposure"),
         ("y:poisson:n", "'n' should be option=value"),
         ("y:gaussian:scale=-1", "scale=-1"),
@@ -345,6 +347,30 @@ def test_predict_on_a_grid_and_at_a_table(model, folder, tmp_path):
     records = json.loads(run("predict", model["model"], "--grid", 2, "--json").stdout)
     assert [row["cases_exposure"] for row in records] == [1.0, 1.0]
     assert os.listdir(tmp_path) == ["p.parquet"]
+
+
+def test_words_for_yes_and_no_are_ones_and_zeros(tmp_path):
+    """In every command a file with words says what the same file with numbers says."""
+    t = np.linspace(0, 1, N)
+    rainy = rng.uniform(size=N) < t
+    said = {}
+    for kind, words in {"words": ("No", "YES"), "numbers": ("0", "1")}.items():
+        data, model = tmp_path / f"{kind}.csv", tmp_path / f"{kind}.hetmogp"
+        cells = ["" if k % 7 == 0 else words[int(yes)] for k, yes in enumerate(rainy)]
+        pd.DataFrame({"t": t, "rain": cells}).to_csv(data, index=False)
+        fit = ("fit", data, "--inputs", "t", "--output", "rain:bernoulli", "--holdout", 0.3, *FIT)
+        commands = (
+            (*fit, "--model", model, "--json"),
+            ("score", model, data, "--json"),
+            ("predict", model, data),
+            ("report", model, "--data", data, "--out", tmp_path / f"{kind}.html", "--json"),
+        )
+        found = [run(*command) for command in commands]
+        assert [one.exit_code for one in found] == [0] * 4, found[-1].output
+        learned = json.loads(found[0].stdout)
+        same = {key: learned[key] for key in ("bound", "outputs", "holdout")}
+        said[kind] = [same, *(one.stdout for one in found[1:3])]
+    assert said["words"] == said["numbers"]
 
 
 def test_draw_writes_a_row_for_each_draw_and_input(model, folder, tmp_path):
@@ -638,7 +664,7 @@ def test_rows_without_inputs_are_left_out_if_so_wished(folder, tmp_path):
     named = ("--inputs", "t", "--output", "height:gaussian", *FIT)
     refused = run("fit", tmp_path / "t.csv", *named)
     assert refused.exit_code == 1
-    assert "row 3, column 't': an input is missing; so it is in 2 of 60 rows" in refused.stderr
+    assert "row 3, column 't': an input is missing, as in 2 of 60 rows" in refused.stderr
     drop = "--drop-missing-inputs"
     for data in ("t.csv", "whole.csv"):
         model = tmp_path / f"{data}.hetmogp"
@@ -718,6 +744,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
         (["aggregate", "MODEL", "--at", "DATA", "--output", "depth"], "no output 'depth'"),
         (["report", "MODEL", "--out", "NONE/r.html"], "cannot write"),
         (["report", "MODEL", "--data", "OTHER"], "column 't'"),
+        (["report", "MODEL", "--above", "hight=3"], "above names 'hight'"),
         (["demo", "--out", "DATA/demo"], "cannot write to"),
         (["fit", "CUT", "--inputs", "t"], "cut.csv.gz as a table: Truncated compressed stream"),
         (["fit", "GZIP", "--inputs", "t"], "no.csv.gz as a table"),

@@ -62,7 +62,7 @@ def test_offsets_may_change_with_the_season():
 
 @pytest.mark.parametrize("odd", ["31/01/2024", "31.1.2024", "1-2-24", "3,5"])
 def test_what_may_be_a_date_or_a_number_is_no_label(odd):
-    with pytest.raises(ValueError, match=f"row 1, column 't': '{odd}' cannot be told"):
+    with pytest.raises(ValueError, match=f"row 1, column 't': '{odd}' is not clearly"):
         read_inputs(pd.DataFrame({"t": ["2024-01-30", odd, "2024-01-30"]}))
 
 
@@ -75,7 +75,7 @@ def test_offsets_of_every_form_are_read(ends):
 
 
 def test_a_column_of_dates_has_no_other_text():
-    with pytest.raises(ValueError, match="row 2, column 't': 'unknown' cannot be told"):
+    with pytest.raises(ValueError, match="row 2, column 't': 'unknown' is not clearly"):
         read_inputs(pd.DataFrame({"t": ["2024-01-30", None, "unknown"]}))
     with pytest.raises(ValueError, match="'t' holds times with and without a time zone"):
         read_inputs(pd.DataFrame({"t": ["2024-01-30T00:00", "2024-01-30T00:00Z"]}))

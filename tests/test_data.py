@@ -7,13 +7,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from problems import elbo
 
 import hetmogp as hm
 from hetmogp.data import Scaling, blocks, full_batch, row_draws
 from hetmogp.fitting import svi
 from hetmogp.fitting.start import Beginning, initial_parameters
-from hetmogp.rows import padded
+from hetmogp.rows import CHUNK, SIZES, padded, pieces, rowwise
 from hetmogp.session import session
 from hetmogp.tables import name_outputs, read
 from hetmogp.variational import Factorised
@@ -213,3 +215,33 @@ def test_padding_is_no_row_of_the_data():
         batch, scaling = full_batch(read({"y": hm.Gaussian()}, x, {"y": np.sin(x)}))
     assert len(batch.X) > 65
     np.testing.assert_allclose(scaling.undo(batch.observed)[:, 0], x)
+
+
+# -- rows in pieces --------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 20_000), st.sampled_from([32, 256, CHUNK, 5000]), st.booleans())
+def test_pieces_cover_all_rows_in_few_sizes(n, most, few):
+    parts = list(pieces(n, most, few=few))
+    covered = np.concatenate([np.r_[rows] for rows, _ in parts] or [np.empty(0, int)])
+    np.testing.assert_array_equal(covered, np.arange(n))
+    sizes = {size for _, size in parts}
+    assert sizes <= {*SIZES, most}
+    assert max(sizes, default=0) <= most
+    least = min(SIZES[0 if few else 1], most)
+    for rows, size in parts:
+        assert size >= rows.stop - rows.start
+        assert size == least or size <= 2 * (rows.stop - rows.start)
+
+
+def test_a_function_of_rows_sees_few_shapes_and_gives_every_row():
+    shapes = set()
+
+    def doubled(column, given):
+        shapes.add(column.shape)
+        return 2.0 * column + given["w"]
+
+    for n in (0, 1, 7, 60, 100, 130, 300, 777):
+        column, w = np.arange(float(n)), np.ones(n)
+        np.testing.assert_array_equal(rowwise(doubled, column, {"w": w}), 2.0 * column + 1.0)
+    assert shapes == {(8,), (64,), (512,)}

@@ -314,7 +314,7 @@ def test_compressed_files_are_read_and_those_cut_short_are_told(ending):
 
 
 def test_a_zip_holds_one_file():
-    with pytest.raises(UnreadableFileError, match="it holds 2 files; wanted is one"):
+    with pytest.raises(UnreadableFileError, match="it holds 2 files; it should hold one"):
         frame_of(zipped(b"a\n1\n", 2), name=".zip")
 
 

@@ -25,6 +25,7 @@ LOOPS = {
     ("fitting/full_batch.py", "begin"): "five jitters, up to LARGEST_JITTER",
     ("fitting/apart.py", "run_apart"): "the outputs, once for each of five jitters",
     ("fitting/full_batch.py", "advance"): "max_iter rounds",
+    ("rows.py", "pieces"): "the rows; each turn takes some",
     ("places.py", "_earlier"): "spans that double, in each a search that widens up to all",
     ("places.py", "_blocks"): "parts that become fewer, down to one",
     ("fitting/mini_batches.py", "climb"): "max_iter steps and five jitters",

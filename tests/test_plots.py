@@ -402,7 +402,7 @@ def test_functions_and_latents_have_a_panel_each(one, dated):
     axes = plots.latents(joint, X)
     said = joint.kernels_[0].in_words({c.name: c.unit for c in joint.columns_})
     for r, ax in enumerate(axes):  # two copies of one latent
-        assert ax.get_title() == f"latent 0, copy {r}\n{said}"
+        assert ax.get_title() == f"u0, copy {r}\n{said}"
         np.testing.assert_allclose(labelled(ax.lines, "mean").get_ydata(), mean[:, r])
         ticks = labelled(ax.lines, "inducing inputs")
         days = np.sort(joint.inducing_inputs_[0][:, 0])

@@ -118,7 +118,7 @@ def test_functions_are_in_the_users_order_and_units(model, table):
 
 def test_what_cannot_be_drawn_is_refused_in_words(model, table):
     rows = table[["day", "site"]]
-    with pytest.raises(ValueError, match="X is a dict; a table is wanted"):
+    with pytest.raises(ValueError, match="X is a dict; give one table"):
         model.sample_y({"level": rows})
     with pytest.raises(ValueError, match="no output 'width'"):
         model.sample_y(rows, outputs="width")

@@ -3,9 +3,11 @@
 import json
 import re
 import shutil
+import warnings
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +20,7 @@ from hetmogp import curves, pictures, report
 from hetmogp.fitted import Fitted
 from hetmogp.report import encode
 from hetmogp.report import page as page_module
-from hetmogp.report.notes import notes
+from hetmogp.report.notes import CROWDED, _about_sharing, _nearest, notes
 from hetmogp.report.outputs import Pictures
 from hetmogp.scoring import evaluate
 from hetmogp.tables import read
@@ -277,7 +279,7 @@ def test_values_are_shown_as_they_are_meant(tmp_path):
     assert (more.name, more.shape, len(more.x)) == ("censored: at least this", "up", 10)
     assert more.words[0].startswith("at least ")
     assert len(seen.x) == 30
-    assert "triangles that point up are values known to be at least so large" in life.caption
+    assert "triangles that point up are values known to be at least this large" in life.caption
     seen, less = of_kind(lead, pictures.Dots)
     below = (Y["lead"] <= 0.5).sum()
     assert (less.name, less.shape, len(less.x)) == ("censored: at most this", "down", below)
@@ -291,7 +293,7 @@ def test_labels_that_are_not_shown_are_counted():
     X = pd.DataFrame({"t": x, "site": np.repeat([f"s{k:02}" for k in range(12)], 5)})
     model = hm.HetMOGP({"y": hm.Gaussian()}, latents=1, inducing=8, max_iter=0, progress=False)
     (picture,) = Pictures(model.fit(X, {"y": x}), None).of_output("y")
-    assert "There are 12 labels; the first 7 are drawn." in picture.caption
+    assert "Of 12 labels the first 7 are drawn." in picture.caption
     groups = {mark.group for mark in picture.marks if not mark.group.startswith("draws")}
     assert len(groups) == 7
 
@@ -364,10 +366,38 @@ def test_warnings_follow_from_what_happened(apart):
 
 def test_an_output_that_shares_nothing_is_named(apart):
     nothing = changed(apart, lambda p: p.prior.weights, np.eye(2, 3))
-    assert "Output wave gains nothing from the others" in said(apart, _fitted=nothing)
+    assert "No output gains anything from the others" in said(apart, _fitted=nothing)
     all_of_it = changed(apart, lambda p: [p.prior.weights, p.prior.mask], [np.ones((2, 3))] * 2)
     assert "gains nothing" not in said(apart, _fitted=all_of_it)
     assert "one process per parameter function" in said(apart, prior="independent")
+
+
+def test_one_output_of_three_that_shares_nothing_is_named():
+    class Model:
+        output_names_, prior = ["a", "b", "c"], "lmc"
+
+        def summary(self):
+            return SimpleNamespace(sharing=pd.Series({"a": 0.04, "b": 0.9, "c": 0.9}))
+
+    (text,) = _about_sharing(Model())  # type: ignore[arg-type]
+    assert text.startswith("Output a gains nothing")
+    assert "0.04" in text
+
+
+def test_inducing_inputs_of_labels_are_neither_crowded_nor_sparse():
+    """They are the levels, however little or much these are correlated."""
+    t, site = np.tile(np.arange(20.0), 4), np.repeat(list("abcd"), 20)
+    y = np.repeat([2.0, -1.5, 0.5, -1.0], 20) + np.sin(t)
+    labels = hm.Category(lengthscale=0.3, active_dims="site", fixed=("lengthscale",))
+    kernel = [labels, hm.RBF(active_dims="t")]
+    model = hm.HetMOGP([hm.Gaussian()], kernel=kernel, latents=2, **FAST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(pd.DataFrame({"t": t, "site": site}), y)
+    prior = model.fitted.posterior.prior
+    assert np.median(_nearest(prior.smooth[0], prior.tables[0], "float64")) > CROWDED
+    assert "u0" in model.summary().shares.columns
+    assert "latent u0" not in said(model)
 
 
 def test_crowded_and_sparse_inducing_inputs_are_told_apart(apart):

@@ -230,7 +230,9 @@ def test_shared_inputs_are_one_array():
         (hm.Gaussian(), ["1", "2", "x"], ["'age'", "row 2", "'x'"]),
         (hm.Gaussian(), ["1", "2", "3"], ["'age'", "row 0", "'1'"]),
         (hm.Gaussian(), pd.Series([1.0, "two", 3.0], dtype=object), ["'age'", "row 1", "'two'"]),
-        (hm.Bernoulli(), pd.Series(["yes", "no", "no"]), ["'age'", "row 0", "'yes'", "0 or 1"]),
+        (hm.Bernoulli(), pd.Series(["yes", "no", "maybe"]), ["'age'", "row 2", "'maybe'", "yes"]),
+        (hm.Bernoulli(), np.array(["yes", "no", ""]), ["'age'", "row 2", "''", "0 or 1"]),
+        (hm.Bernoulli(), ["yes", 2, "no"], ["'age'", "row 1", "2 is not", "0 or 1"]),
         (hm.Gaussian(), pd.to_datetime(["2020", "2021", "2022"]), ["'age'", "row 0", "2020"]),
         (hm.Gaussian(), [1.0, {}, 2.0], ["'age'", "row 1", "{}"]),
         (hm.Categorical(), ["a", "a", None], ["'age'", "'a'", "classes="]),
@@ -243,6 +245,25 @@ def test_a_bad_value_is_named_with_output_and_row(likelihood, y, words):
         observe("age", likelihood, y)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["yes", "no", None, "no"],
+        ["Yes ", " NO", np.nan, "No"],
+        ["true", "False", pd.NA, "FALSE"],
+        ["1", "0", None, "0"],
+        [True, False, None, False],
+        pd.array([True, False, None, False], dtype="boolean"),
+        pd.Categorical(["yes", "no", None, "no"]),
+        pd.Series(["yes", "no", None, "no"], dtype="string"),
+    ],
+)
+def test_yes_and_no_may_be_words(y):
+    likelihood, numbers = observe("age", hm.Bernoulli(), pd.Series(y))
+    np.testing.assert_array_equal(numbers, [1.0, 0.0, np.nan, 0.0])
+    assert likelihood.levels == (0, 1)
 
 
 def test_further_bad_values_are_counted():

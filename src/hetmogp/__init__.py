@@ -62,7 +62,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_MODULES = ("distributed", "ray")  # `hetmogp.distributed.initialize()`
+_MODULES = ("distributed", "plots", "ray", "report")  # such as `hetmogp.report.write(...)`
 
 __all__ = sorted([*_HOME_OF, *_MODULES, "__version__"])
 

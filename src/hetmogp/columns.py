@@ -155,7 +155,7 @@ def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tupl
         text = value.strip() if isinstance(value, str) else ""
         if (LIKE_A_DATE.match(text) and not ISO.match(text)) or (dates and not _is_time(text)):
             raise ValueError(
-                f"{what}, row {row}, column {name!r}: {value!r} cannot be told for sure to be a "
+                f"{what}, row {row}, column {name!r}: {value!r} is not clearly a "
                 "date, a number or a label; write dates as 2024-05-31 (or convert them with "
                 "pandas.to_datetime) and numbers with a point"
             )

@@ -63,8 +63,8 @@ class Seen(NamedTuple):
         inputs: the inputs at which they were observed.
         codes: the values as numbers; classes as positions.
         values: the values on the scale of a plot: rates, numeric labels or positions.
-        larger: which values are only known to be at least so large.
-        smaller: which values are only known to be at most so large.
+        larger: which values are only known to be at least this large.
+        smaller: which values are only known to be at most this large.
     """
 
     inputs: np.ndarray  # (n, p)

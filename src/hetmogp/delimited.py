@@ -115,8 +115,8 @@ def _look_at(file: "TextFile", cells: Mapping[str, Cells]) -> int:
     if file.longer and cells[file.names[-1]].known:
         raise unreadable(
             file.path,
-            "its rows have more fields than its header has names, so that columns cannot be told; "
-            "name the first one too if it holds row names",
+            "its rows have more fields than its header has names, so it is unclear which belongs "
+            "to which; name the first one too if it holds row names",
         )
     if ("\n" in last or "\r" in last) and file.last_byte() != b'"':
         raise unreadable(file.path, "a quotation mark is not closed")
@@ -253,7 +253,7 @@ def _whole(path: Path) -> bytes | None:
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
             if len(archive.namelist()) != 1:
-                raise ValueError(f"it holds {len(archive.namelist())} files; wanted is one")
+                raise ValueError(f"it holds {len(archive.namelist())} files; it should hold one")
             return archive.read(archive.namelist()[0])
     return path.read_bytes() if path.exists() and not path.is_file() else None
 

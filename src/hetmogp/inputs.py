@@ -136,7 +136,7 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
     """Any table as a frame whose column names are text."""
     if isinstance(X, Mapping):
-        raise ValueError(f"{what} is a dict; a table is wanted, of all inputs")
+        raise ValueError(f"{what} is a dict; give one table with all inputs")
     if hasattr(X, "toarray"):
         raise ValueError(f"{what} is a sparse matrix; pass {what}.toarray()")
     if isinstance(X, pd.Index):

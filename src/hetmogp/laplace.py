@@ -58,7 +58,7 @@ def widths(
         rules: how the bound is evaluated.
         weight_scale: as given to `HetMOGP`.
         priors: whether hyperparameters have priors.
-        watch: told how much is done, from 0 to 1.
+        watch: called with the completed share, from 0 to 1.
     """
     by_name = {name: fitted.likelihoods[name] for name in sorted(fitted.likelihoods)}
     data = read(by_name, X, Y, fitted.columns, some=True)

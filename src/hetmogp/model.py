@@ -47,11 +47,12 @@ class HetMOGP(Questions, BaseEstimator):
             entry of the dict, lets `discover` choose.
         kernel: of the latents; one for all, or a list of one per latent. RBF by default.
         latents: Q, the number of latent processes. "auto" fits each output alone and all together,
-            and keeps what the data pays for: nothing shared, or as many latents as it takes, over
-            all inputs or over groups of them. `sharing_` says what each output gains.
-        local: how many local latents there are: with a value at every place, for detail that
-            inducing inputs blur. "auto" tries three on tables that take mini-batches, with up to
-            four inputs that are numbers, and keeps them if they pay; 0 has none.
+            and keeps what pays: either nothing is shared, or there are as many latents as needed,
+            over all inputs or over groups of them. `sharing_` says what each output gains.
+        local: the number of local latents, which have a value at every place, for detail that
+            inducing inputs blur. "auto" tries one for each parameter function, three at most, on
+            tables that take mini-batches and have up to four inputs that are numbers, and keeps
+            them if they pay; 0 has none.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
         linear: inputs, by name or position, that act on every parameter function as a straight line
@@ -62,7 +63,7 @@ class HetMOGP(Questions, BaseEstimator):
         inducing: how many inducing inputs; or where they are, as an array shared by the latents or
             a list of one per latent. "auto" takes all distinct rows where they are few; else, on
             full batches, those that the latents need most, and on mini-batches as many for each
-            latent as a step can bear.
+            latent as a step can afford.
         prior: "lmc", or "independent" for one process per parameter function.
         method: "vem" (full batches), "svi" (mini-batches), or "auto" by the size of the data.
         bound: "joint", or "factorised" for the paper's product over parameter functions.
@@ -92,10 +93,10 @@ class HetMOGP(Questions, BaseEstimator):
             ("svi") that gain less are the sign of convergence.
         restarts: how many starts to try, with other weights and lengthscales; the best bound is
             kept. By default full batches try short and long lengthscales, and for a sum of kernels
-            each part of it, for a few iterations, and carry the best on; mini-batches have one
-            start.
+            each part of it, for a few iterations, and continue from the best;
+            mini-batches have one start.
         dtype: "float64" or "float32".
-        seed: everything random follows from it.
+        seed: the seed of all random numbers.
         progress: whether to show a progress bar in a terminal or notebook.
 
     Attributes:
@@ -212,10 +213,10 @@ class HetMOGP(Questions, BaseEstimator):
                 outputs too.
             Y: the outputs, (N, D), as an array or frame, or a list or dict of one sequence per
                 output. NaN, None and NA mean "not observed".
-            checkpoint: a folder to keep the fit in on its way, the last three times; what was
-                killed can then be taken up again, and ends where it would have ended.
+            checkpoint: a folder for checkpoints, of which the last three are kept. A fit that was
+                killed can be resumed from them, with the result of an uninterrupted one.
             every: how many rounds ("vem", 1) or steps ("svi", 500) lie between two checkpoints.
-            resume: go on from the latest checkpoint in the folder, if there is any.
+            resume: continue from the latest checkpoint in the folder, if there is one.
         """
         forks.refuse()
         began = time.perf_counter()
@@ -242,14 +243,14 @@ class HetMOGP(Questions, BaseEstimator):
     def _warn_of_weak(
         self, named: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, fitted: Fitted
     ) -> None:
-        """Say which outputs, left to "auto", are predicted worse than by their constants."""
+        """Warn of outputs chosen by "auto" that are predicted worse than by their constants."""
         if distributed.index() != 0 or options.max_iter is not None:
             return
         for name, gap in no_better_than_constants(named, X, Y, options, fitted).items():
             warnings.warn(
                 f"output {name!r}: this model predicts values held out {gap:.3f} nats per value "
                 "worse than a constant would. The inputs may say nothing about it, or "
-                "the outputs beside it may hurt it: try it by itself, or leave it out",
+                "the other outputs may harm its predictions: fit it alone, or leave it out",
                 UserWarning,
                 stacklevel=3,
             )
@@ -298,7 +299,7 @@ class HetMOGP(Questions, BaseEstimator):
 
     @property
     def sharing_(self) -> pd.DataFrame:
-        """What each output gains from the others, in nats; known where latents were chosen.
+        """What each output gains from the others, in nats; after a fit with `latents="auto"`.
 
         A row for each output, and "all". `alone` is the bound of the output's own model; `joint`
         what the output adds to the bound of the joint model, hyperparameters held; `gain` their
@@ -306,7 +307,7 @@ class HetMOGP(Questions, BaseEstimator):
         """
         sharing = self.fitted.sharing
         if sharing is None:
-            raise AttributeError('sharing_ is known where latents="auto" has chosen what is shared')
+            raise AttributeError('sharing_ exists only after a fit with latents="auto"')
         return sharing
 
     @property
@@ -314,7 +315,7 @@ class HetMOGP(Questions, BaseEstimator):
         """The model in which the outputs share nothing: a baseline that is fitted already."""
         alone = self.fitted.alone
         if alone is None:
-            raise AttributeError('alone_ is known where latents="auto" has chosen what is shared')
+            raise AttributeError('alone_ exists only after a fit with latents="auto"')
         model = HetMOGP(**self.get_params(deep=False))
         model._show(alone)
         return model
@@ -379,14 +380,15 @@ class HetMOGP(Questions, BaseEstimator):
                 predictions are written to `out`.
             outputs: the outputs to predict; all of them by default.
             given: the columns that likelihoods take beside their outputs, by name: a number for
-                all rows or one per row, such as `{"population": 1000}`. What is not given is one:
-                a rate per unit of exposure, a proportion of one trial. A `Table` has its own.
+                all rows or one per row, such as `{"population": 1000}`. What is not given is
+                taken to be one: a rate per unit of exposure, a proportion of one trial. A `Table`
+                has its own.
             out: for a `Table`, the Parquet file to write inputs and predictions to (a folder of
                 them by several processes); its path is what is returned then.
         """
         fitted = self.fitted
         if isinstance(X, Table) != (out is not None):
-            raise TypeError("out= is where the predictions of a Table go, and a Table needs it")
+            raise TypeError("give out=, the file to write, for a Table, and for nothing else")
         if out is not None:
             return bulk.predict(fitted, X, outputs, out)
         return fitted.predict(X, outputs, given)
@@ -399,8 +401,8 @@ class HetMOGP(Questions, BaseEstimator):
     ) -> pd.DataFrame:
         """The mean of each output at new inputs, as a frame with a column for each.
 
-        Of yes and no it is the probability of yes; of an output with classes, the most probable
-        class. The arguments are those of `predict`.
+        For a yes/no output it is the probability of yes; for an output with classes, the most
+        probable class. The arguments are those of `predict`.
         """
         return self.fitted.predict(X, outputs, given).means()
 
@@ -439,7 +441,7 @@ class HetMOGP(Questions, BaseEstimator):
         return float(np.mean(densities))
 
     def compare_baselines(self, X: Any, Y: Any, by: Any = None) -> pd.DataFrame:
-        """The model beside the same outputs alone, and beside the best constant of each.
+        """Compare the model with the same outputs alone, and with the best constant of each.
 
         All are mean negative log predictive densities of a value, as those of `nlpd`: lower is
         better, and the last row, "global", is the sum over the outputs. Data that were not fitted
@@ -455,8 +457,8 @@ class HetMOGP(Questions, BaseEstimator):
         Returns:
             values: how many were observed.
             joint: NLPD of this model.
-            alone: NLPD of `alone_`; NaN where it is not known. Where the rows are many it was
-                fitted to a sample of them, as `sharing_`.
+            alone: NLPD of `alone_`; NaN where it is not known. On large tables it was fitted to
+                a sample of the rows, as `sharing_` was.
             constant: NLPD of the best constants of each output in the data fitted.
             over_alone, over_constant: how many nats a value the model is better than each.
             over_alone_se, over_constant_se: the standard errors of these differences.
@@ -472,10 +474,10 @@ class HetMOGP(Questions, BaseEstimator):
     def leave_one_out(self, X: Any, Y: Any) -> pd.DataFrame:
         """The table of `compare_baselines`, each value predicted from all others, without refits.
 
-        Each value's site is taken away from q(u) again; the other outputs at its row stay. The
-        hyperparameters are those of all values, so the scores flatter a little: on tables of a few
-        dozen rows, or with many outputs. A model fitted on mini-batches has none. The table is kept
-        with the model, as that of `compare_baselines`.
+        The site of a value is removed from q(u); the other outputs at its row remain. The
+        hyperparameters are those of all values, so the scores are a little too good, most of all on
+        tables of a few dozen rows or with many outputs. This needs a fit on full batches. The table
+        is kept with the model, as that of `compare_baselines` is.
 
         Args:
             X: the inputs that were fitted.
@@ -487,14 +489,14 @@ class HetMOGP(Questions, BaseEstimator):
         return table
 
     def mark_held_out(self, X: Any, rows: Any, how: str = "", by: str | None = None) -> Self:
-        """Keep, with the model, which rows of a table were kept from the fit.
+        """Record, in the model, which rows of a table were held out of the fit.
 
-        Reports and scores of the same table then tell these rows from those that were fitted.
+        Reports and scores of the same table then keep them apart from the rows that were fitted.
 
         Args:
             X: the inputs of the whole table.
-            rows: of each row, whether it was held out.
-            how: they were chosen, in words.
+            rows: whether each row was held out.
+            how: how they were chosen, in words.
             by: the column whose groups were held out whole, if any.
         """
         table, _ = read_inputs(X, self.fitted.columns)
@@ -594,11 +596,11 @@ class HetMOGP(Questions, BaseEstimator):
         exported.
 
         Args:
-            folder: where to; it is made if it is not there.
-            outputs: which outputs; all of them by default.
-            quantiles: their levels.
-            platforms: those on which it is to run, such as ("cpu", "cuda"); that of this process
-                by default.
+            folder: the folder to write; it is created if it does not exist.
+            outputs: the outputs; all of them by default.
+            quantiles: the levels of the quantiles.
+            platforms: the platforms to run on, such as ("cpu", "cuda"); that of this process by
+                default.
         """
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
         self.fitted.asked(None, 0, chosen, None)  # refuses outputs that there are not
@@ -643,10 +645,10 @@ def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
 def _checkpoints(
     folder: str | os.PathLike | None, every: int | None, resume: bool
 ) -> Checkpoints | None:
-    """Where a fit is to be kept on its way, from the arguments of `fit`."""
+    """The folder of checkpoints, from the arguments of `fit`."""
     if folder is None:
         if every is not None or resume:
-            raise ValueError("every and resume are about checkpoints: name a folder by checkpoint=")
+            raise ValueError("every and resume need a folder for checkpoints: give checkpoint=")
         return None
     if every is not None and (not isinstance(every, Integral) or every < 1):
         raise ValueError(f"every must be a whole number >= 1, not {every!r}")

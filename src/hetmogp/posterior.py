@@ -19,12 +19,13 @@ from .linalg import compiled
 from .pathwise import Paths, exact_draws
 from .places import nearest
 from .priors import Functions, Latents, Prior, copies
-from .rows import CHUNK, rowwise
+from .rows import CHUNK, padded, rowwise
 from .variational import Family, Neighbourhood
 
 __all__ = ["Posterior"]
 
 LARGEST_CROSS = 2e6  # the most entries of k(Z, X) at once, over all latents
+JOINTLY = 128  # rows taken jointly are padded to a multiple, so that few programs are compiled
 
 
 class Posterior(eqx.Module):
@@ -94,8 +95,10 @@ class Posterior(eqx.Module):
     ) -> tuple[Float[Array, "N R"], Float[Array, "N R N R"]]:
         """Mean and covariance of the latents over all rows."""
         prior, q = jax.tree.map(jnp.asarray, (self.prior, self.q))
-        jitter, x = jnp.asarray(self.jitter), jnp.asarray(X)
-        latents, cov = _joint(prior, q, jitter, x)
+        N, jitter, x = len(X), jnp.asarray(self.jitter), jnp.asarray(X)
+        more = padded(np.asarray(X), -(-N // JOINTLY) * JOINTLY)
+        latents, cov = _joint(prior, q, jitter, jnp.asarray(more))
+        latents, cov = latents[:N], cov[:N, :, :N]
         if self.near is not None:
             near = jax.tree.map(jnp.asarray, self.near)
             own, other = _joint_local(prior, near, x, jnp.asarray(self._nearest(X)))
@@ -111,7 +114,7 @@ def _ready(prior: Prior, q: Family, jitter: Array) -> Any:
     return q.ready(prior.matrices(prior.Z[0, :1], jitter).inducing, prior.smooth_ranks)
 
 
-@partial(compiled, often=True)
+@compiled
 def _latents(prior: Prior, q: Any, jitter: Array, X: Array) -> Latents:
     return q.latents(prior.matrices(X, jitter))
 

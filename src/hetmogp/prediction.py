@@ -23,7 +23,7 @@ from .likelihoods.limits import Known
 from .linalg import compiled
 from .predictive import distribution_function, log_density, moments, nodes
 from .priors import Latents, Prior
-from .rows import CHUNK, rowwise
+from .rows import CHUNK, SIZES, padded, pieces, rowwise
 from .session import session
 from .tables import observe
 
@@ -191,18 +191,16 @@ class OutputPrediction:
     ) -> np.ndarray:
         """Quantiles from the mixed distribution function."""
         centre, variance = self._moments
-        most = min(len(self), 8 * CHUNK // len(likelihood.latent) ** 2)
-        few = max(most // 8, 1)  # a second shape, for the rows that take longest
+        most = max(8 * CHUNK // len(likelihood.latent) ** 2, 1)
+        few = len(self) <= SIZES[0]
 
         def distribution(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            size = most if len(rows) > few else few
             parts = []  # all are under way before the first is waited for
-            for begin in range(0, len(rows), size):
-                own = np.resize(rows[begin : begin + size], size)
+            for piece, size in pieces(len(rows), most, few=few):
+                own, here = padded(rows[piece], size), padded(y[piece], size)
                 at = jax.tree.map(lambda a, own=own: a[own], (self.given, mean, factor))
-                here = np.resize(y[begin : begin + size], size)
-                parts.append(_distribution(likelihood, *at, here))
-            return np.concatenate(parts)[: len(rows)]
+                parts.append(_distribution(likelihood, *at, here)[: piece.stop - piece.start])
+            return np.concatenate(parts)
 
         precision = 1e-7 if self._whole.dtype == "float64" else 1e-5
         with self._whole.session():
@@ -389,7 +387,7 @@ class Prediction(Mapping[str, OutputPrediction]):
     def sample(
         self, n: int = 1, seed: int = 0, outputs: Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """N joint draws of the outputs at each input, {name: (n, N)}; inputs are independent."""
+        """Joint draws of the outputs at each input, {name: (n, N)}; inputs are independent."""
         chosen = list(self) if outputs is None else list(outputs)
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")

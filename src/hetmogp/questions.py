@@ -28,8 +28,8 @@ class Questions:
         """Draw functions from the posterior, which can be called at any inputs.
 
         Args:
-            n: how many.
-            seed: they follow from it.
+            n: the number of functions.
+            seed: the seed of the draws.
 
         Returns:
             Functions that, called at inputs X, give the parameter functions of each draw,
@@ -53,8 +53,8 @@ class Questions:
 
         Args:
             X: the inputs, as for `predict`.
-            n_samples: how many draws.
-            random_state: the draws follow from it.
+            n_samples: the number of draws.
+            random_state: the seed of the draws.
             outputs: the outputs to draw; all of them by default.
             given: as for `predict`.
 
@@ -80,8 +80,9 @@ class Questions:
     ) -> pd.DataFrame:
         """Totals, means or extremes over groups of rows, with their uncertainty.
 
-        Neighbouring rows err together, so intervals of a group do not follow from those of its
-        rows; they come from joint draws. Rows are taken in chunks, of which there may be millions.
+        The errors of neighbouring rows are correlated, so the interval of a group does not follow
+        from those of its rows; it comes from joint draws. Rows are taken in chunks, so there may be
+        millions of them.
 
         Args:
             X: the inputs, as for `predict`; a frame may have further columns.
@@ -95,8 +96,8 @@ class Questions:
             above: a limit, or one by output: how probable it is that the group exceeds it.
             weights: a column of X or a number for each row, for "mean" and "sum".
             given: as for `predict`.
-            n_samples: how many draws.
-            random_state: the draws follow from it.
+            n_samples: the number of draws.
+            random_state: the seed of the draws.
 
         Returns:
             A row per group: how many rows it has, and of each output the mean, standard deviation
@@ -129,8 +130,8 @@ class Questions:
             of: "expected", or "observations" with their noise.
             level: the probability of the intervals.
             given: as for `predict`, for the rows of both; or a pair, for X_a and for X_b.
-            n_samples: how many draws.
-            random_state: the draws follow from it.
+            n_samples: the number of draws.
+            random_state: the seed of the draws.
 
         Returns:
             A row per output: mean, standard deviation and interval of a − b, and "positive", the
@@ -166,8 +167,8 @@ class Questions:
             lowest: whether to look for the smallest instead.
             level: the probability of the intervals.
             given: as for `predict`.
-            n_samples: how many draws.
-            random_state: the draws follow from it.
+            n_samples: the number of draws.
+            random_state: the seed of the draws.
 
         Returns:
             A row per output: the median and interval of each input at the peak (of a label the
@@ -194,7 +195,7 @@ class Questions:
             n: how many draws.
             Y: what was observed there, as for `fit`. Without it there are no observed data and no
                 log likelihood.
-            seed: the draws follow from it.
+            seed: the seed of the draws.
             outputs: the outputs; all of them by default.
             given: as for `predict`, where there is no Y, which has these columns itself.
 

@@ -39,8 +39,8 @@ class FunctionDraws:
 
     Args:
         fitted: the model.
-        n: how many functions.
-        seed: they follow from it.
+        n: the number of functions.
+        seed: the seed of the draws.
     """
 
     def __init__(self, fitted: Fitted, n: int, seed: int):

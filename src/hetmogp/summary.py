@@ -140,7 +140,7 @@ class Summary:
         near = fitted.posterior.near
         local = q - (len(fitted.kernels) - fitted.posterior.prior.local)
         if near is not None and local >= 0:
-            words += f", local, {np.asarray(near.own)[local]:.0%} of it each place's own"
+            words += f", local, {np.asarray(near.own)[local]:.0%} of it specific to each place"
         return words
 
     @property

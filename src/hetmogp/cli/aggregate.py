@@ -10,7 +10,7 @@ from .files import columns_of, inputs_at, show_table, split_names, will_write_ta
 
 
 class How(StrEnum):
-    """What becomes of the rows of a group."""
+    """How to combine the rows of a group."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -19,7 +19,7 @@ class How(StrEnum):
 
 
 class Of(StrEnum):
-    """Of what."""
+    """What is aggregated."""
 
     OBSERVATIONS = "observations"
     EXPECTED = "expected"
@@ -31,15 +31,18 @@ def aggregate(
     at: At,
     by: Annotated[
         str | None,
-        typer.Option(help="The columns that make the groups, by commas; one group by default."),
+        typer.Option(
+            help="The columns that define the groups, separated by commas; one group by default."
+        ),
     ] = None,
     output: Chosen = None,
-    how: Annotated[How, typer.Option(help="What becomes of the rows of a group.")] = How.MEAN,
+    how: Annotated[How, typer.Option(help="How to combine the rows of a group.")] = How.MEAN,
     of: Annotated[
         Of, typer.Option(help="Observations with their noise, or their expected values.")
     ] = Of.OBSERVATIONS,
     above: Annotated[
-        float | None, typer.Option(help="A limit: how probable it is that a group exceeds it.")
+        float | None,
+        typer.Option(help="A limit; also give the probability that a group exceeds it."),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="The column with the weight of each row.")
@@ -55,8 +58,9 @@ def aggregate(
 ) -> None:
     """Means, totals or extremes over groups of rows, with their uncertainty.
 
-    Rows of a group err together, so its interval does not follow from those of its rows. A row for
-    each group: how many rows it has, and of each output the mean, standard deviation and interval.
+    The errors of rows in a group are correlated, so the interval of a group does not follow from
+    those of its rows. The result has a row for each group: its number of rows, and the mean,
+    standard deviation and interval of each output.
 
     Example:
     hetmogp aggregate model.hetmogp --at parcels.csv --by parcel --output zinc --above 300

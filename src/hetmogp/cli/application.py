@@ -36,12 +36,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Seed = Annotated[int, typer.Option(min=0, help="Everything random follows from it.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")]
 Model = Annotated[Path, typer.Argument(help="A model that `hetmogp fit` has saved.")]
 Inputs = Annotated[str, typer.Option(help="The input columns, separated by commas.")]
 Labels = Annotated[
     str | None,
-    typer.Option(help="Inputs that are labels though they look like numbers, by commas."),
+    typer.Option(help="Inputs that look like numbers but are labels, separated by commas."),
 ]
 DropMissing = Annotated[
     bool,
@@ -49,7 +49,7 @@ DropMissing = Annotated[
 ]
 At = Annotated[Path, typer.Option(help="A CSV or Parquet file with the inputs.")]
 Chosen = Annotated[
-    list[str] | None, typer.Option(help="An output, once for each; all of them by default.")
+    list[str] | None, typer.Option(help="An output; repeat for more. All of them by default.")
 ]
 Out = Annotated[
     Path | None,

@@ -32,7 +32,7 @@ def discover(
     inputs: Inputs,
     output: Annotated[
         list[str] | None,
-        typer.Option(help="A column to look at, once for each; all others by default."),
+        typer.Option(help="A column to look at; repeat for more. By default all but the inputs."),
     ] = None,
     labels: Labels = None,
     drop_missing: DropMissing = False,

@@ -23,8 +23,8 @@ def draw(
 ) -> None:
     """Draw observations at new inputs, jointly over rows and outputs.
 
-    Every draw is one possible table of outputs: neighbouring rows, and outputs that share latents,
-    go together. A row for each draw and input; the column draw counts from 0.
+    Each draw is one possible table of outputs, with the right dependence between rows and between
+    outputs. The result has a row for each draw and input; the column draw counts from 0.
 
     Example:
     hetmogp draw model.hetmogp --at grid.csv -n 100 --out draws.parquet

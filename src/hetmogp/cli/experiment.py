@@ -16,7 +16,8 @@ HERE = Path("experiments")
 def experiment(
     name: Annotated[Name, typer.Argument(help="Which one.")],
     splits: Annotated[
-        int | None, typer.Option(min=1, help="How many for each case; 10 or 5 by default.")
+        int | None,
+        typer.Option(min=1, help="The number of splits for each case; 10 or 5 by default."),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="The folder for the figure and the scores, as CSV.")
@@ -25,10 +26,11 @@ def experiment(
         Path | None, typer.Option(envvar="HETMOGP_DATA", help="The folder with the data.")
     ] = None,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Take arrhythmia's data from OpenML, by scikit-learn.")
+        bool,
+        typer.Option("--fetch", help="Fetch the arrhythmia data from OpenML, with scikit-learn."),
     ] = False,
     workers: Annotated[
-        int, typer.Option(min=1, help="How many fits at a time, each a process.")
+        int, typer.Option(min=1, help="The number of fits at a time, each in a process of its own.")
     ] = 1,
     page: Annotated[
         Path | None, typer.Option(help="A Markdown page in which to renew the experiment's tables.")
@@ -57,7 +59,7 @@ def experiment(
         if fetch and name != "arrhythmia":
             raise typer.BadParameter("--fetch is for arrhythmia")
         if name == "register" and (splits, out, workers) != (None, HERE, 1):
-            raise typer.BadParameter("register is one pass: it takes --data and --page alone")
+            raise typer.BadParameter("register is one pass: it takes only --data and --page")
         from ..experiments import compare, london
 
         if page is not None:

@@ -88,7 +88,7 @@ def columns_of(table: "pd.DataFrame", names: Sequence[str], path: Path) -> "pd.D
             if isinstance(value, list | tuple | dict | np.ndarray):
                 fail(
                     f"{path}, column {name!r} holds several values in a cell, such as {value!r}; "
-                    "wanted is one. Name the columns to use with --inputs and --output"
+                    "there should be one. Name the columns to use with --inputs and --output"
                 )
     return table[list(names)]
 
@@ -112,8 +112,8 @@ def with_inputs(
     name = lacking.columns[int(lacking.iloc[row].to_numpy().argmax())]
     if not drop:
         fail(
-            f"{path}, row {row}, column {name!r}: an input is missing; so it is in {many}. "
-            "--drop-missing-inputs leaves them out"
+            f"{path}, row {row}, column {name!r}: an input is missing, as in {many}. "
+            "--drop-missing-inputs leaves these rows out"
         )
     if rows.all():
         fail(f"{path}: every row lacks an input, the first one {name!r}; nothing is left")

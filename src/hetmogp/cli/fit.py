@@ -67,8 +67,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A CSV or Parquet file, one row per observation; or a folder or pattern of them, "
-            "which is read in part and need not fit into memory."
+            help="A CSV or Parquet file, one row per observation; or a folder or pattern of "
+            "files, which need not fit into memory."
         ),
     ],
     inputs: Inputs,
@@ -76,21 +76,24 @@ def fit(
         list[str] | None,
         typer.Option(
             help="NAME:LIKELIHOOD with any :OPTION=VALUE; repeat for more outputs. Without a "
-            "likelihood, or with auto, one is found. Without any, all other columns are outputs.",
+            "likelihood, or with auto, one is chosen. Without --output all other columns are "
+            "outputs.",
         ),
     ] = None,
     labels: Labels = None,
     drop_missing: DropMissing = False,
     model: Annotated[
         Path | None,
-        typer.Option(help="Where to save the model; beside the data, as .hetmogp, by default."),
+        typer.Option(
+            help="Where to save the model; by default next to the data, ending in .hetmogp."
+        ),
     ] = None,
     latents: Annotated[
         Any,
         typer.Option(
             parser=_latents,
             metavar="NUMBER|auto",
-            help="Q, the number of latent processes; auto keeps what the data pays for.",
+            help="Q, the number of latent processes; auto keeps those that pay.",
         ),
     ] = "auto",
     local: Annotated[
@@ -98,10 +101,12 @@ def fit(
         typer.Option(
             parser=_local,
             metavar="NUMBER|auto",
-            help="How many local latents, for fine detail; auto keeps them where they pay.",
+            help="The number of local latents, for fine detail; auto keeps those that pay.",
         ),
     ] = "auto",
-    rank: Annotated[int, typer.Option(min=1, help="R, how many copies of each are mixed.")] = 1,
+    rank: Annotated[
+        int, typer.Option(min=1, help="R, the number of independent copies of each latent.")
+    ] = 1,
     linear: Annotated[
         str | None, typer.Option(help="Inputs that act as straight lines, such as dose,age.")
     ] = None,
@@ -113,10 +118,11 @@ def fit(
         str, typer.Option(help="Such as matern32, or '(rbf + linear) * periodic:period=7d'.")
     ] = "rbf",
     inducing: Annotated[
-        int | None, typer.Option(min=1, help="How many inducing inputs; chosen by default.")
+        int | None, typer.Option(min=1, help="The number of inducing inputs; chosen by default.")
     ] = None,
     prior: Annotated[
-        Literal["lmc", "independent"], typer.Option(help="Share latents, or one per function.")
+        Literal["lmc", "independent"],
+        typer.Option(help="Shared latents (lmc), or one for each function."),
     ] = "lmc",
     method: Annotated[
         Literal["auto", "vem", "svi"], typer.Option(help="Full batches, or mini-batches.")
@@ -135,21 +141,23 @@ def fit(
         float | None, typer.Option(help="Nats per value; a smaller gain is convergence.")
     ] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="How many starts to try.")] = None,
-    dtype: Annotated[Literal["float64", "float32"], typer.Option(help="Of all numbers.")] = (
-        "float64"
-    ),
+    dtype: Annotated[
+        Literal["float64", "float32"], typer.Option(help="The precision of all computations.")
+    ] = ("float64"),
     holdout: Annotated[
         float,
         typer.Option(min=0.0, max=0.9, help="The share of rows kept from the fit, to score it on."),
     ] = 0.0,
     by: Annotated[
         str | None,
-        typer.Option(help="A column, whose groups of rows are held out whole."),
+        typer.Option(
+            help="Hold out whole groups of rows: those with the same value in this column."
+        ),
     ] = None,
     holdout_after: Annotated[
         str | None,
         typer.Option(
-            help="Instead: hold out rows after a date or number of an input (of several, --by)."
+            help="Hold out the rows after this date or number of an input (--by says which)."
         ),
     ] = None,
     intervals: Annotated[
@@ -161,13 +169,13 @@ def fit(
     ] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="A folder to keep the fit in on its way, to be taken up with --resume."),
+        typer.Option(help="A folder for checkpoints of the fit, for --resume."),
     ] = None,
     every: Annotated[
         int | None, typer.Option(min=1, help="Rounds or steps between two checkpoints.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the latest checkpoint, if there is any.")
+        bool, typer.Option("--resume", help="Continue from the latest checkpoint, if there is one.")
     ] = False,
     distributed: Annotated[
         bool,
@@ -180,15 +188,17 @@ def fit(
     coordinator: Annotated[
         str | None, typer.Option(help="Host and port of process 0, as 10.0.0.1:12345.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="How many there are.")] = None,
-    process: Annotated[int | None, typer.Option(min=0, help="Which one this is, from 0.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="The number of processes.")] = None,
+    process: Annotated[
+        int | None, typer.Option(min=0, help="The number of this process, from 0.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fit one model to the columns of a table, and save it.
 
-    Inputs may be numbers, dates (as 2024-05-31) and labels. Empty cells of outputs were not
-    observed. Options of likelihoods follow colons; several labels are separated by |.
+    Inputs may be numbers, dates (as 2024-05-31) and labels. An empty cell of an
+    output was not observed. Options of likelihoods follow colons; labels are separated by |.
 
     Examples:
     hetmogp fit sales.csv --inputs lat,lon --output flat:bernoulli --output log_price:hetgaussian

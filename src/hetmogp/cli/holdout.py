@@ -137,8 +137,8 @@ def scored(
 ) -> tuple[dict[str, Any], str]:
     """Scores of a model on a table and its baselines there: for programs, and for people.
 
-    Of the table that it was fitted to, only rows that were held out count, if there are any. An
-    output that does not beat its constant is warned of.
+    Of the table that it was fitted to, only rows that were held out count, if there are any. There
+    is a warning for an output that does not beat its constant.
     """
     from ..baselines import doubts, missing, shown
     from ..scoring import evaluate
@@ -159,11 +159,16 @@ def scored(
         warnings.warn(words, UserWarning, stacklevel=2)
     text = [
         *([where, ""] if where else []),
-        scores.to_string(float_format="{:.3f}".format, na_rep=""),
+        _plain(scores.dropna(axis=1, how="all"), float_format="{:.3f}".format, na_rep=""),
         "",
         "beside baselines: NLPD, and the gain in nats a value ± its standard error",
-        shown(beside).drop(columns="values").to_string(),
+        _plain(shown(beside).drop(columns="values")),
         *(f"({words})" for words in missing(model.fitted)),
     ]
     both = scores.join(beside.drop(columns=["values", "joint"]))
     return {str(name): row.to_dict() for name, row in both.iterrows()}, "\n".join(text)
+
+
+def _plain(table: "pd.DataFrame", **how: Any) -> str:
+    """A table as text, without a line for the name of its index."""
+    return table.rename_axis(None).to_string(**how)

@@ -33,11 +33,11 @@ def predict(
         ),
     ] = None,
     at: Annotated[
-        Path | None, typer.Option(help="The same file, named as in draw and aggregate.")
+        Path | None, typer.Option(help="The same as DATA; draw and aggregate have this option too.")
     ] = None,
     grid: Annotated[
         int | None,
-        typer.Option(min=2, help="Predict on a grid of so many points per input instead."),
+        typer.Option(min=2, help="Predict on a grid instead, with this many points per input."),
     ] = None,
     drop_missing: DropMissing = False,
     out: Out = None,
@@ -49,8 +49,8 @@ def predict(
 ) -> None:
     """Predict every output at new inputs: mean, standard deviation and interval, or probabilities.
 
-    Columns that likelihoods take beside their outputs (an exposure, a number of trials) are read
-    from the file where it has them, and are one where it has not.
+    Columns that likelihoods need (such as an exposure or a number of trials) are read from the
+    file if it has them, and taken to be 1 otherwise.
 
     Examples:
     hetmogp predict sales.hetmogp new.csv --out predicted.csv

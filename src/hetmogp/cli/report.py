@@ -17,7 +17,15 @@ def report(
         typer.Option(help="A CSV or Parquet file to show and to score the model on."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The page to write; beside the model, as .html, by default.")
+        Path | None,
+        typer.Option(help="The page to write; by default next to the model, ending in .html."),
+    ] = None,
+    above: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=LIMIT: map the probability that this output exceeds a limit; repeat for "
+            "more. By default the upper quartile of the observed values."
+        ),
     ] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,
@@ -31,11 +39,23 @@ def report(
     with one_clear_line():
         target = model.with_suffix(".html") if out is None else out
         will_write(target, model, data)
+        limits = dict(map(_limit, above or ()))
         from ..model import load
         from ..report import write
 
         fitted = load(model)
         X, Y = (None, None) if data is None else read_for(fitted, data, drop_missing)
-        notes = write(fitted, target, X, Y, title=model.stem)
+        notes = write(fitted, target, X, Y, title=model.stem, above=limits)
         lines = [*(f"note: {note}" for note in notes), f"report: {target}"]
         tell(as_json, {"report": str(target), "warnings": notes}, "\n".join(lines))
+
+
+def _limit(words: str) -> tuple[str, float]:
+    """An output and a limit, from NAME=LIMIT."""
+    name, _, limit = words.rpartition("=")
+    try:
+        return name, float(limit)
+    except ValueError:
+        raise typer.BadParameter(
+            f"--above {words!r} should be NAME=LIMIT, such as zinc=300"
+        ) from None

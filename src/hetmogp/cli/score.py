@@ -16,24 +16,26 @@ def score(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A CSV or Parquet file with inputs and outputs; of a folder or pattern of them "
-            "the density alone is measured."
+            help="A CSV or Parquet file with inputs and outputs; for a folder or pattern of "
+            "files only the density is measured."
         ),
     ],
     interval: Annotated[
         float | None,
-        typer.Option(min=0.001, max=0.999, help="Whose coverage is measured; 0.9 by default."),
+        typer.Option(
+            min=0.001, max=0.999, help="The probability of the intervals; 0.9 by default."
+        ),
     ] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
-    """Score a model on a table: of each output the negative log predictive density and more.
+    """Score a model on a table: the negative log predictive density of each output, and more.
 
-    Lower is better. coverage is the share of values inside their intervals (of counts and other
-    whole numbers it may well be more than was asked for); rmse is the error of the mean, accuracy
-    the share of classes that were the most probable one. A second table has the same outputs
-    alone, and the best constant of each. Of the table that the model was fitted to, only rows that
-    were held out count, if there are any.
+    Lower is better. coverage is the share of values inside their intervals (for counts and other
+    whole numbers it is often above the nominal level); rmse is the error of the mean; accuracy is
+    the share of values that were the most probable class. A second table compares the model with
+    the same outputs alone and with the best constant of each. If the model was fitted to this
+    table, only the rows that were held out count, if there are any.
 
     Example: hetmogp score sales.hetmogp test.csv
     """
@@ -44,7 +46,7 @@ def score(
         if is_many(data):
             refuse_many(data, drop_missing)
             if interval is not None:
-                fail(f"--interval is for a single file: of {data} the density alone is measured")
+                fail(f"--interval is for a single file: for {data} only the density is measured")
             scores = fitted.nlpd(table_for(fitted, data))
             lines = (f"{name}  {value:.3f}" for name, value in scores.items())
             tell(as_json, {name: {"nlpd": v} for name, v in scores.items()}, "\n".join(lines))

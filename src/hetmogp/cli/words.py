@@ -7,6 +7,7 @@ from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
+from .. import __all__ as public
 from .formula import formula
 
 __all__ = ["kernel_from", "output_from"]
@@ -61,8 +62,8 @@ def _plain(name: str) -> str:
 
 
 def _kinds(module: ModuleType, base: type) -> dict[str, type]:
-    """The classes of a package that are not abstract, by their plain names."""
-    every = (getattr(module, name) for name in module.__all__)
+    """The public classes of a package that are not abstract, by their plain names."""
+    every = (getattr(module, name) for name in module.__all__ if name in public)
     return {
         _plain(kind.__name__): kind
         for kind in every

@@ -1,7 +1,7 @@
 """Outputs that are yes or no: Bernoulli, and Binomial for how often out of several times."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from .base import Likelihood
 from .incomplete import lower_beta
 from .limits import Argument, Limits
 from .links import logistic
+from .reading import yes_or_no_in
 from .special import expected_logistic, expected_softplus
 from .starts import Start
 
@@ -22,7 +23,10 @@ __all__ = ["Bernoulli", "Binomial"]
 
 
 class Bernoulli(Likelihood):
-    """A yes/no output: y ~ Bernoulli(probability(x)). Values are 0 and 1, or False and True.
+    """A yes/no output: y ~ Bernoulli(probability(x)).
+
+    Values are 0 and 1, False and True, or text: no and yes, false and true, in any case. Inside the
+    package, and in everything it returns, they are 0 and 1.
 
     Args:
         link: "logit" or "probit".
@@ -30,7 +34,7 @@ class Bernoulli(Likelihood):
     """
 
     links = {"probability": logistic}
-    support = "0 or 1"
+    support = "0 or 1 (or the words no and yes, false and true)"
     outcome = "yes/no"
     levels = (0, 1)
     mean_name = "probability"
@@ -50,7 +54,7 @@ class Bernoulli(Likelihood):
         return jax.nn.log_sigmoid(signed) if self.link == "logit" else log_ndtr(signed)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array | None:
-        """Y μ − E[log(1 + e^f)] for the logit."""
+        """For the logit, y μ − E[log(1 + e^f)]."""
         if self.link == "probit":
             return None
         return y * mean[0] - expected_softplus(mean[0], cov[0, 0])
@@ -80,6 +84,10 @@ class Bernoulli(Likelihood):
     def sample(self, key: Array, f: Array) -> Array:
         """See `Likelihood.sample`."""
         return jax.random.bernoulli(key, self.mean(f)).astype(f.dtype)
+
+    def observe(self, column: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Read numbers or words."""
+        return self, yes_or_no_in(column)
 
     def valid(self, y: np.ndarray) -> np.ndarray:
         """See `Likelihood.valid`."""

@@ -214,7 +214,7 @@ def _moments(y: np.ndarray) -> dict[str, float]:
 
 
 def _inside(y: Array) -> Array:
-    """Y itself, or one half at the ends, where its density is not used."""
+    """The value itself, or one half at the ends, where its density is not used."""
     return jnp.where((y <= 0) | (y >= 1), 0.5, y)
 
 

@@ -222,7 +222,7 @@ class Poisson(Count):
         super().__init__(exposure=exposure, weight=weight, **limits)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
-        """Y μ − e^(μ + v/2) − log y!."""
+        """It is y μ − e^(μ + v/2) − log y!."""
         return _expected_poisson(y, self._logs(mean)[0], cov[0, 0])
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:

@@ -77,8 +77,8 @@ class Lifetime(Likelihood):
         if np.any(np.asarray(self.given["event"]) > 0):
             return None
         return (
-            "no end was seen: all of its times are right-censored, which says how long it lasts at "
-            "least and nothing more; predictions are a guess"
+            "no end was seen: all of its times are right-censored, so they are only lower limits; "
+            "predictions are a guess"
         )
 
     def _typical(self, y: np.ndarray) -> tuple[float, float, float]:

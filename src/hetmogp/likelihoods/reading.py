@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["InvalidValueError", "numbers_in"]
+__all__ = ["InvalidValueError", "numbers_in", "yes_or_no_in"]
+
+WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
 
 
 def numbers_in(column: np.ndarray) -> np.ndarray:
@@ -17,6 +19,15 @@ def numbers_in(column: np.ndarray) -> np.ndarray:
             row = next((row for row in odd if not _is_number(column[row])), odd[0])
             raise InvalidValueError(row, column[row])
     return np.asarray(column, dtype=float)
+
+
+def yes_or_no_in(column: np.ndarray) -> np.ndarray:
+    """A column of yes and no as ones and zeros: numbers, or words in upper or lower case."""
+    if column.dtype.kind in "OU":
+        known = [WORDS.get(v.strip().lower(), v) if isinstance(v, str) else v for v in column]
+        column = np.empty(len(known), dtype=object)
+        column[:] = known
+    return numbers_in(column)
 
 
 def _is_number(value: Any) -> bool:

@@ -96,7 +96,7 @@ def latents(
         copy = f", copy {r}" if ranks[q] > 1 else ""
         unused = "" if model.weights_[:, k].any() else " (no weight)"
         kernel = textwrap.fill(model.kernels_[q].in_words(units), 44)
-        ax.set_title(plain(f"latent {q}{copy}{unused}\n{kernel}"), fontsize="medium")
+        ax.set_title(plain(f"u{q}{copy}{unused}\n{kernel}"), fontsize="medium")
     _finish(panels, model.columns_[line.j], "u", axes is None)
     return panels
 

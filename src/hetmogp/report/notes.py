@@ -1,6 +1,7 @@
 """What a reader should be warned of, in words."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import jax.numpy as jnp
 import numpy as np
@@ -52,18 +53,20 @@ def _about_the_fit(model: HetMOGP) -> Iterator[str]:
         )
     for name, n in model.n_observed_.items():
         if n < FEW_VALUES:
-            yield f"Output {name} has only {n} observed values; what is said of it is vague."
+            yield f"Output {name} has only {n} observed values, so results about it are uncertain."
 
 
 def _about_inducing_inputs(model: HetMOGP) -> Iterator[str]:
     """Whether neighbouring inducing inputs repeat each other, or leave holes between them."""
-    if all(column.kind == "category" for column in model.columns_):
-        return  # inducing inputs are the labels themselves
     prior = model.fitted.posterior.prior
     used = model.summary().shares.columns
+    labels = {j for j, column in enumerate(model.columns_) if column.kind == "category"}
     for q, (kernel, Z) in enumerate(zip(prior.smooth, prior.tables, strict=True)):
         if len(Z) < 3 or f"u{q}" not in used:
             continue
+        seen = (leaf.active_dims or range(Z.shape[1]) for leaf in kernel.leaves)
+        if labels.issuperset(chain.from_iterable(seen)):
+            continue  # a function of labels alone; its inducing inputs are the labels
         nearest = np.median(_nearest(kernel, Z, model.dtype))
         if nearest > CROWDED:
             yield (
@@ -96,13 +99,23 @@ def _about_sharing(model: HetMOGP) -> Iterator[str]:
     if model.prior == "independent":
         yield "Nothing is shared: the model has one process per parameter function (independent)."
         return
-    for name, most in model.summary().sharing.items():
-        if most < APART:
-            yield (
-                f"Output {name} gains nothing from the others: its parameter functions are "
-                f"correlated with theirs by at most {most:.2f}. A model of its own would say the "
-                "same."
-            )
+    little = {name: most for name, most in model.summary().sharing.items() if most < APART}
+    if not little:
+        return
+    if len(little) == len(model.output_names_):
+        most = max(little.values())
+        yield (
+            "No output gains anything from the others: parameter functions of different outputs "
+            f"are correlated by at most {most:.2f}. A model of each output alone would predict "
+            "the same."
+        )
+        return
+    for name, most in little.items():
+        yield (
+            f"Output {name} gains nothing from the others: its parameter functions are "
+            f"correlated with theirs by at most {most:.2f}. A model of this output alone would "
+            "predict the same."
+        )
 
 
 def _about_coverage(scores: pd.DataFrame, level: float) -> Iterator[str]:

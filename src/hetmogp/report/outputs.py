@@ -32,8 +32,8 @@ QUARTER = 0.75  # of the observed values: the limit of a map where none is given
 SEEN = (
     ("dot", "dots", "observed values"),
     ("tick", "ticks", "observed values"),
-    ("up", "triangles that point up", "values known to be at least so large"),
-    ("down", "triangles that point down", "values known to be at most so large"),
+    ("up", "triangles that point up", "values known to be at least this large"),
+    ("down", "triangles that point down", "values known to be at most this large"),
 )
 UNORDERED = ("circular", "nominal", "yes/no")  # of which there are no fans
 Labels = dict[int, int]  # of inputs that are labels, by position: which label
@@ -153,8 +153,8 @@ class Pictures:
         seen = self._about_seen(picture)
         caption = (
             f"{name} past the end of the data: the median, intervals that hold a new value with "
-            f"50%, 80% and 95% probability{thin}{seen}. What goes on depends on the "
-            "kernel: without a trend or a season a forecast goes back to the mean."
+            f"50%, 80% and 95% probability{thin}{seen}. What continues depends on the "
+            "kernel: without a trend or a season a forecast returns to the mean."
         )
         return [replace(picture, caption=caption)]
 
@@ -251,12 +251,13 @@ class Pictures:
 
     def _how_many(self, shown: int) -> str:
         """A sentence where there are more labels than can be shown, or more than are shown."""
-        every = self._count_labels()
+        every, words = self._count_labels(), ""
         if every > shown:
             what = "labels" if len(self._labels) == 1 else "combinations of labels"
-            return f" There are {every} {what}; the first {shown} are drawn."
-        more = shown > SHOWN and bool(self._free)
-        return " A click on the legend shows the other labels." if more else ""
+            words = f" Of {every} {what} the first {shown} are drawn."
+        if shown > SHOWN and self._free:
+            words += f" Click on the legend to show more than the first {SHOWN}."
+        return words
 
     def _about_seen(self, picture: Picture) -> str:
         """What the marks of observed values are."""

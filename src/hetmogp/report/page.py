@@ -251,7 +251,7 @@ def _inducing(model: HetMOGP) -> str:
     """How many inducing inputs each latent has."""
     counts = [len(Z) for Z in model.inducing_inputs_]
     least, most = min(counts), max(counts)
-    return f"{most} a latent" if least == most else f"{least} to {most} a latent"
+    return f"{most} per latent" if least == most else f"{least} to {most} per latent"
 
 
 def _facts(model: HetMOGP) -> str:
@@ -272,7 +272,7 @@ def _facts(model: HetMOGP) -> str:
 
 def _warnings(warnings: list[str]) -> str:
     if not warnings:
-        return '<p class="fine">Nothing to warn of.</p>'
+        return '<p class="fine">No warnings.</p>'
     return "".join(f'<p class="warning">{safe(text)}</p>' for text in warnings)
 
 
@@ -297,7 +297,8 @@ def _about_censored(part: Part) -> str:
 
 def _scores(part: Part) -> pd.DataFrame:
     """The scores as text."""
-    table = part.scores.rename(columns={"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval"})
+    names = {"nlpd": "NLPD", "coverage": f"in {LEVEL:.0%} interval", "rmse": "RMSE"}
+    table = part.scores.dropna(axis=1, how="all").rename(columns=names)
     for column in table.columns:
         if column != "values":
             form = "{:.0%}" if "interval" in column or column == "accuracy" else "{:.3f}"

@@ -71,7 +71,7 @@ def check_arrays(
     tables = facts["options"].get("inducing") == "tables"  # which the user placed: they are kept
     given = sum(name.startswith("inducing.") for name in arrays)
     if bool(given) != tables:
-        raise ValueError(f"options.inducing does not tell of {given} tables of inducing inputs")
+        raise ValueError(f"options.inducing does not match {given} tables of inducing inputs")
     placed = [f"inducing.{k}" for k in range(given)]
     _refuse_odd({*rules, *places, *placed}, arrays)
     sizes = {"J": functions, "p": len(columns), "1": 1, "2": 2}

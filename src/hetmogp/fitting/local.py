@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from scipy.spatial import cKDTree
 
 from .. import distributed
+from ..batch import Block
 from ..kernels import Matern32
 from ..parameters import Parameters
 from ..places import Places
@@ -58,6 +59,7 @@ WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of t
 # value, that share and noise cannot be told apart: it is held at next to nothing.
 OWN, LITTLE_OWN = 0.1, 0.001
 SEVERAL = 1.1  # values of a place, in the mean, that are more than one
+GAPS = 0.05  # the share of values that are missing, above which outputs share local latents
 RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
@@ -128,7 +130,7 @@ def with_local(
     p = ready.X.shape[1]
     learned = [replace(_kernel(np.ones(p)), fixed=())] * number
     near = Neighbourhood(0, 0, 0, 0, 0, 0, 0, neighbours)  # type: ignore[arg-type]
-    like = (_started(smooth.parameters, learned, options.seed), smooth.q, near)
+    like = (_started(smooth.parameters, learned, True, options.seed), smooth.q, near)
     parameters, q, near = jax.tree.unflatten(jax.tree.structure(like), numbers)
     return Fit(parameters, q, **facts, near=near)
 
@@ -192,7 +194,8 @@ def _prepared(
     limits = [np.log(_lengthscale(apart * one, p, labels)) for one in LIMITS]
     ranges = np.geomspace(*RANGES, number) if number > 1 else [np.sqrt(np.prod(RANGES))]
     kernels = [_kernel(_lengthscale(apart * one, p, labels)) for one in ranges]
-    start = _started(smooth.parameters, kernels, options.seed)
+    shared = _shared(blocks, number)
+    start = _started(smooth.parameters, kernels, shared, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     values = sum(int(np.sum(block.seen)) for block in blocks)
     several = values > SEVERAL * len(distinct)
@@ -306,22 +309,44 @@ class _Local(Run):
         return sum_of_bounds / feed.epoch + float(local)
 
 
-def _started(parameters: Parameters, kernels: Sequence[Matern32], seed: int) -> Parameters:
+def _started(
+    parameters: Parameters, kernels: Sequence[Matern32], shared: bool, seed: int
+) -> Parameters:
     """The model with local latents added.
+
+    Each belongs to a parameter function; the first functions of all outputs come first.
 
     Args:
         parameters: the model.
         kernels: of the local latents.
+        shared: whether outputs share them; otherwise only functions of the same output do.
         seed: of their weights.
     """
     prior = parameters.prior
     assert isinstance(prior, LMC)  # options see to it
     J, number = len(prior.constants), len(kernels)
-    own = np.arange(number) == np.arange(J)[:, None] % number
+    output, place = np.array(
+        [(d, j) for d, part in enumerate(parameters.slices) for j in range(part.stop - part.start)]
+    ).T
+    turn = np.argsort(np.lexsort((output, place)))  # of each function
+    own = np.arange(number) == turn[:, None] % number
+    owner = output[np.argsort(turn)[:number]]
+    mask = np.ones((J, number)) if shared else (output[:, None] == owner).astype(float)
     noise = np.random.default_rng(seed).standard_normal((J, number))
-    return eqx.tree_at(
-        lambda p: p.prior, parameters, prior.with_local(kernels, WEIGHT * (own + 0.3 * noise))
-    )
+    weights = WEIGHT * (own + 0.3 * noise) * mask
+    return eqx.tree_at(lambda p: p.prior, parameters, prior.with_local(kernels, weights, mask))
+
+
+def _shared(blocks: Sequence[Block], number: int) -> bool:
+    """Whether outputs share local latents: where some are seen at places where others are not.
+
+    Where every row has every output, what one shows of a new place is known from the others' rows
+    at the same old places, and nothing is gained (in geostatistics, cokriging is kriging there).
+    What is alike in the values of one row would even pass for a share of the place.
+    """
+    outputs = blocks[0].y.shape[1]
+    missing = 1.0 - float(np.mean(blocks[0].seen))
+    return len(blocks) > 1 or missing > GAPS or not 1 < outputs <= number
 
 
 def _lengthscale(one: float, p: int, labels: Sequence[int]) -> Float[np.ndarray, " p"]:

@@ -99,14 +99,25 @@ class LMC(Affine):
             hyperprior=hyperprior,
         )
 
-    def with_local(self, kernels: Sequence[Kernel], weights: Float[np.ndarray, "J R"]) -> Self:
-        """This prior with local latents added, whose kernels are fixed."""
+    def with_local(
+        self,
+        kernels: Sequence[Kernel],
+        weights: Float[np.ndarray, "J R"],
+        mask: Float[np.ndarray, "J R"],
+    ) -> Self:
+        """This prior with local latents added, whose kernels are fixed.
+
+        Args:
+            kernels: of the local latents.
+            weights: the weight of each parameter function on each of them.
+            mask: which of these weights may be learned.
+        """
         return replace(
             self,
             kernels=(*self.kernels, *kernels),
             ranks=(*self.ranks, *(1,) * len(kernels)),
             weights=jnp.hstack([self.weights, jnp.asarray(weights)]),
-            mask=jnp.hstack([self.mask, jnp.ones(np.shape(weights))]),
+            mask=jnp.hstack([self.mask, jnp.asarray(mask)]),
             local=len(kernels),
         )
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from . import likelihoods as families
 from .likelihoods import Likelihood
+from .likelihoods.reading import InvalidValueError, yes_or_no_in
 
 __all__ = ["FEWEST", "Proposal", "propose", "together"]
 
@@ -87,12 +88,22 @@ def _labels(values: pd.Series, in_order: list[Any] | None = None, name: str = ""
         return Proposal("dates in text, which are inputs rather than outputs", ())
     if distinct == 1:
         return Proposal(f"one label only, {values.iloc[0]!r}", ())
+    if _says_yes_or_no(values):
+        return Proposal("yes and no in words", (families.Bernoulli(),))
     if distinct > min(MANY_CLASSES, len(values) / 3):
         kind = "identifiers" if IDENTIFIER.fullmatch(name.lower()) else "names or text"
         return Proposal(f"{distinct} different labels: {kind} rather than classes", ())
     if in_order:
         return Proposal(f"{distinct} classes in order", (families.Ordinal(in_order),))
     return Proposal(f"{distinct} classes without an order", (families.Categorical(),))
+
+
+def _says_yes_or_no(values: pd.Series) -> bool:
+    try:
+        yes_or_no_in(values.to_numpy(dtype=object))
+    except InvalidValueError:
+        return False
+    return True
 
 
 def _numbers(y: np.ndarray, name: str = "") -> Proposal:

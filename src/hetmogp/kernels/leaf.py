@@ -162,11 +162,17 @@ class Leaf(Kernel):
 def with_unit(value: float, unit: str) -> str:
     """A number with its unit, if any; less than a day in hours, minutes or seconds."""
     if not unit:
-        return f"{value:.3g}"
+        return _three_digits(value)
     for smaller, size in ((unit, 1.0), ("h", 1 / 24), ("min", 1 / 1440)):
         if value >= size:
-            return f"{value / size:.3g} {smaller}"
+            return f"{_three_digits(value / size)} {smaller}"
     return f"{value * 86400:.3g} s"
+
+
+def _three_digits(value: float) -> str:
+    """Three digits; thousands are written out."""
+    short = f"{value:.3g}"
+    return f"{float(short):,.0f}" if 1e3 <= float(short) < 1e6 else short
 
 
 def position(column: Column, columns: Sequence[str]) -> int:

@@ -35,7 +35,7 @@ class Classes(Likelihood):
         self.classes = tuple(_plain(label) for label in classes or ())
         if classes is None:  # to be read from the data
             self.latent = self.fixed = self.columns = self.limits = ()
-            self.free, self.given, self.weight = {}, {}, weight
+            self.free, self.given, self.weight, self.amount = {}, {}, weight, False
             return
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"{kind}: classes has duplicates: {list(self.classes)}")

@@ -315,7 +315,7 @@ LIKELIHOODS = {"level": hm.Gaussian(), "high": hm.Bernoulli()}
 @pytest.fixture(scope="module")
 def fitted():
     X, Y = rough(3500, 0)
-    Y.loc[X["x"] > 0.9, "high"] = np.nan
+    Y.loc[X["x"] > 0.8, "high"] = np.nan
     return hm.HetMOGP(LIKELIHOODS, max_iter=300, batch_size=150, progress=False).fit(X, Y)
 
 
@@ -334,6 +334,19 @@ def test_local_latents_come_by_themselves_where_they_pay(fitted):
     assert scores["level"] < 0.5 * np.log(2 * np.pi * np.e * 0.2**2) + 0.5  # of the truth
     assert scores["level"] < blurred["level"] - 0.5
     assert scores["high"] < blurred["high"] - 0.05
+
+
+def test_outputs_share_local_latents_where_they_have_gaps(fitted):
+    assert np.all(np.asarray(fitted.fitted.posterior.prior.mask)[:, -2:] > 0)
+    X, Y = rough(400, 0)
+    Y["noisy"] = Y["level"]
+    likelihoods = {**LIKELIHOODS, "noisy": hm.HetGaussian()}
+    whole = hm.HetMOGP(likelihoods, local=3, max_iter=5, progress=False).fit(X, Y)
+    of_output = np.array([0, 1, 2, 2])  # the output of each function
+    own = of_output[:, None] == np.arange(3)  # the first functions of all outputs come first
+    mask = np.asarray(whole.fitted.posterior.prior.mask)[:, -3:]
+    assert (mask > 0).tolist() == own.tolist()
+    assert np.count_nonzero(whole.weights_[:, -3:]) == np.sum(own)
 
 
 def test_intervals_of_local_models_hold(fitted):

@@ -58,7 +58,7 @@ WEIGHT = 0.3  # of a local latent in the functions it starts with, in units of t
 # The share of its variance that every place has to itself, to begin with. Where each place has one
 # value, that share and noise cannot be told apart: it is held at next to nothing.
 OWN, LITTLE_OWN = 0.1, 0.001
-SEVERAL = 1.1  # values of a place, in the mean, that are more than one
+SEVERAL = 1.1  # values of a place that tell of one latent, in the mean: more than one
 GAPS = 0.05  # the share of values that are missing, above which outputs share local latents
 RANGES = (1.5, 10.0)  # lengthscales to begin with, in distances of neighbours
 LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
@@ -198,7 +198,7 @@ def _prepared(
     start = _started(smooth.parameters, kernels, shared, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
     values = sum(int(np.sum(block.seen)) for block in blocks)
-    several = values > SEVERAL * len(distinct)
+    several = values > SEVERAL * len(distinct) * (1 if shared else blocks[0].y.shape[1])
     near, members, terms = map(jnp.asarray, (places.near, places.members, places.terms))
     relations = Relations(near, members, terms, tuple(map(jnp.asarray, of_row)))
     state = _init(start, smooth, places, relations, OWN if several else LITTLE_OWN)
@@ -340,9 +340,9 @@ def _started(
 def _shared(blocks: Sequence[Block], number: int) -> bool:
     """Whether outputs share local latents: where some are seen at places where others are not.
 
-    Where every row has every output, what one shows of a new place is known from the others' rows
-    at the same old places, and nothing is gained (in geostatistics, cokriging is kriging there).
-    What is alike in the values of one row would even pass for a share of the place.
+    Where every row has every output, sharing gains nothing: an output that was seen at all the old
+    places has little to learn from another (in geostatistics, cokriging comes close to kriging).
+    What is alike in the values of one row would even pass for a property of its place.
     """
     outputs = blocks[0].y.shape[1]
     missing = 1.0 - float(np.mean(blocks[0].seen))

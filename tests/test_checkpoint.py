@@ -175,8 +175,8 @@ def test_a_full_disk_keeps_what_was_there(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"every": 5}, "name a folder"),
-        ({"resume": True}, "name a folder"),
+        ({"every": 5}, "need a folder"),
+        ({"resume": True}, "need a folder"),
         ({"checkpoint": "x", "every": 0}, "every must be"),
         ({"checkpoint": __file__}, "is a file"),
     ],

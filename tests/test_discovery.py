@@ -44,6 +44,7 @@ RAIN = np.round(rng.gamma(0.8, 6.0, N), 1) + 0.1
         (["yes", "no", "perhaps"] * 5, ["Categorical"]),
         ([1, 2, 2, 1], ["Categorical"]),
         (["a", "b", None, "c"] * 5, ["Categorical"]),
+        (pd.Categorical([1, 2, 3] * 5), ["Categorical"]),
         (pd.Categorical(["lo", "hi"] * 5, ["lo", "hi"], ordered=True), ["Ordinal"]),
         (rng.poisson(9.0, N) + 1, COUNTS),
         (rng.poisson(4.0, N), COUNTS + INFLATED),
@@ -90,7 +91,7 @@ def test_what_a_column_admits(column, expected):
         (rng.poisson(1.0, 500), "of them zero"),
         (np.round(rng.normal(size=500), 1), "rounded to 0.1"),
         (["2020-01-01", "2020-01-02"] * 9, "dates in text"),
-        (["TRUE", "false"] * 9, "yes and no in words"),
+        (["TRUE", "false"] * 9, "yes and no"),
         (np.maximum(rng.normal(size=500), -0.5), "as a limit would make (say lower="),
     ],
 )

@@ -129,7 +129,7 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings):
     assert np.sqrt(np.mean(off**2 / truth**2)) < 0.15
     of_means = [cov[np.ix_(some, some)].sum() for some in np.asarray(nearest20)]
     ratios = np.sqrt(among.sum(axis=(1, 2)) / of_means)
-    assert np.median(ratios) == pytest.approx(1.0, abs=0.05)
+    assert np.median(ratios) == pytest.approx(1.0, abs=0.07)  # see `deviations` on other blocks
 
 
 def test_means_of_all_places_together_are_those_of_an_exact_process():

@@ -89,7 +89,7 @@ def _labels(values: pd.Series, in_order: list[Any] | None = None, name: str = ""
     if distinct == 1:
         return Proposal(f"one label only, {values.iloc[0]!r}", ())
     if _says_yes_or_no(values):
-        return Proposal("yes and no in words", (families.Bernoulli(),))
+        return Proposal("yes and no", (families.Bernoulli(),))
     if distinct > min(MANY_CLASSES, len(values) / 3):
         kind = "identifiers" if IDENTIFIER.fullmatch(name.lower()) else "names or text"
         return Proposal(f"{distinct} different labels: {kind} rather than classes", ())
@@ -100,10 +100,9 @@ def _labels(values: pd.Series, in_order: list[Any] | None = None, name: str = ""
 
 def _says_yes_or_no(values: pd.Series) -> bool:
     try:
-        yes_or_no_in(values.to_numpy(dtype=object))
+        return set(yes_or_no_in(values.to_numpy(dtype=object))) <= {0.0, 1.0}
     except InvalidValueError:
         return False
-    return True
 
 
 def _numbers(y: np.ndarray, name: str = "") -> Proposal:

@@ -54,8 +54,9 @@ def _limit(words: str) -> tuple[str, float]:
     """An output and a limit, from NAME=LIMIT."""
     name, _, limit = words.rpartition("=")
     try:
-        return name, float(limit)
+        number = float(limit)
     except ValueError:
-        raise typer.BadParameter(
-            f"--above {words!r} should be NAME=LIMIT, such as zinc=300"
-        ) from None
+        number = None
+    if not name or number is None:
+        raise typer.BadParameter(f"--above {words!r} should be NAME=LIMIT, such as zinc=300")
+    return name, number

@@ -324,7 +324,8 @@ def _written(
     block = jnp.where(finite & (block >= 0), block, len(state.log_det))
 
     def kept(old: Array, at: Array, new: Array) -> Array:
-        return old.at[at].set(new.reshape(len(at), *old.shape[1:]), mode="drop")
+        new = new.reshape(len(at), *old.shape[1:]).astype(old.dtype)
+        return old.at[at].set(new, mode="drop")
 
     changed = kept(near.mean, own, mean), kept(near.cov, block, cov)
     return state._replace(

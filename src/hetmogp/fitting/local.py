@@ -375,7 +375,7 @@ def _init(
         jnp.asarray(places.block),
         jnp.asarray(places.slot),
         jnp.zeros((L, R)),
-        jnp.tile(jnp.eye(R * n), (C, 1, 1)),
+        jnp.tile(jnp.eye(R * n, dtype=jnp.float32), (C, 1, 1)),
         jnp.zeros((TOGETHER, L, R), jnp.float32),
         jnp.full(R, LEAST_OWN),
         neighbours=K,

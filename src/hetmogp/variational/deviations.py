@@ -25,7 +25,8 @@ from .semidefinite import semi_root
 
 __all__ = ["TOGETHER", "deviations", "means"]
 
-TOGETHER = 8  # draws at a time: more would take most of the memory of a fit
+TOGETHER = 8  # draws of a call
+AT_ONCE = 2  # of them that are solved for at once: more would take most of the memory of a fit
 TURNS = 200  # of conjugate gradients at most
 CLOSE = 0.01  # the residual of draws, relative to b, at which they end
 VERY_CLOSE = 1e-4  # that of means
@@ -96,15 +97,16 @@ class _System(NamedTuple):
         return jnp.zeros((S, L + 1), values.dtype).at[:, to].add(values)[:, :L]
 
     def blockwise(self, b: Float[Array, "S L R"]) -> Float[Array, "S L R"]:
-        """S_c b_c for every block."""
+        """S_c b_c for every block, in the precision of S."""
         (S, L, R), (C, n) = b.shape, self.members.shape
         there = self.members >= 0
         own = jnp.where(there[:, :, None], b[:, self.members], 0.0)  # S C n R
+        own = own.astype(self.cov.dtype)
         flat = jnp.swapaxes(own, 2, 3).reshape(S, C, R * n)
         found = jnp.einsum("cij,scj->sci", self.cov, flat).reshape(S, C, R, n)
         to = jnp.where(there, self.members, L)
-        back = jnp.zeros((S, L + 1, R), b.dtype).at[:, to].set(jnp.swapaxes(found, 2, 3))
-        return back[:, :L]
+        found = jnp.swapaxes(found, 2, 3).astype(b.dtype)
+        return jnp.zeros((S, L + 1, R), b.dtype).at[:, to].set(found)[:, :L]
 
     def drawn(self, key: Array, S: int) -> Float[Array, "S L R"]:
         """b, with covariance P."""
@@ -143,9 +145,14 @@ def deviations(
         key: of the draws.
     """
     system = _System.of(q, kernels, near, members, precision)
-    b = system.drawn(key, TOGETHER)
-    x = system.solved(b, jnp.zeros_like(b), CLOSE)
-    return (x - system.blockwise(b)).astype(jnp.float32)
+
+    def some(key: Array) -> Array:
+        b = system.drawn(key, AT_ONCE)
+        x = system.solved(b, jnp.zeros_like(b), CLOSE)
+        return (x - system.blockwise(b)).astype(jnp.float32)
+
+    drawn = jax.lax.map(some, jax.random.split(key, TOGETHER // AT_ONCE))
+    return drawn.reshape(TOGETHER, *q.mean.shape)
 
 
 @compiled

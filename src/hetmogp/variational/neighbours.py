@@ -94,7 +94,8 @@ class Neighbourhood(eqx.Module):
         block: the block of each place.
         slot: its number there.
         mean: of each local latent at each place.
-        cov: of each block: that of latent r at slot k stands at r n + k.
+        cov: of each block: that of latent r at slot k stands at r n + k. It takes most of the
+            memory, so it is kept in float32.
         beyond: draws of how the blocks' conditional means deviate from the means together; see
             `deviations`.
         own: the share of each latent's variance that every place has to itself.
@@ -119,7 +120,7 @@ class Neighbourhood(eqx.Module):
         """The local latents at some of the places."""
         k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
         cov = self.cov[self.block[i, None, None], k[:, :, None], k[:, None, :]]
-        apart = self._beyond(i)
+        cov, apart = cov.astype(self.mean.dtype), self._beyond(i)
         return Latents(self.mean[i], cov + jnp.einsum("sbr,sbt->brt", apart, apart))
 
     def _beyond(self, i: Int[Array, "..."]) -> Float[Array, "S ... R"]:
@@ -159,6 +160,7 @@ class Neighbourhood(eqx.Module):
         n = self.size
         rows, columns = (r * n + self.slot[i])[:, :, None], (s * n + self.slot[j])[:, None, :]
         cov = self.cov[self.block[i][:, :, None], rows, columns]
+        cov = cov.astype(self.mean.dtype)
         cov = jnp.where(self.block[i][:, :, None] == self.block[j][:, None, :], cov, 0.0)
         cov += jnp.einsum("zbk,zbm->bkm", self._beyond(i)[..., r], self._beyond(j)[..., s])
         return jnp.where((i >= 0)[:, :, None] & (j >= 0)[:, None, :], cov, 0.0)
@@ -246,7 +248,7 @@ class Neighbourhood(eqx.Module):
             blocks: the blocks of the places.
             n: how many draws for each key.
         """
-        cov = self.cov[blocks]
+        cov = self.cov[blocks].astype(self.mean.dtype)
         root = jnp.einsum("cij,ckj->cik", cov, inverse_root(cov))  # S L⁻ᵀ = L
         k = self.slot[i, None] + self.size * jnp.arange(self.mean.shape[1])
 

@@ -43,7 +43,7 @@ def chosen(
     Args:
         table: all of its columns.
         X: the inputs.
-        path: of the table, for complaints.
+        path: of the table, for error messages.
         share: of the rows, at random.
         by: the column whose groups are held out whole, or the input that `after` is about.
         after: the last value of an input that is fitted.
@@ -87,11 +87,16 @@ def _later(X: "pd.DataFrame", path: Path, by: str | None, after: str) -> tuple["
     if by is not None:
         able = [column for column in able if column.name == by]
     if len(able) != 1:
-        names = ", ".join(repr(column.name) for column in able) or "none"
-        what = "a number" if limit is not None else "a date"
+        what, kind = ("not a number", "dates or durations")
+        if limit is not None:
+            what, kind = ("a number", "numbers")
+        if not able:
+            named = "no input" if by is None else f"no input {by!r}"
+            fail(f"--holdout-after {after} is {what}, and {path} has {named} that holds {kind}")
+        names = ", ".join(repr(column.name) for column in able)
         fail(
-            f"--holdout-after {after} is {what}, and of the inputs of {path} {names} could be "
-            "meant; name one with --by"
+            f"--holdout-after {after} is {what}, and {path} has several inputs that hold {kind}: "
+            f"{names}. Name one of them with --by"
         )
     (column,) = able
     if limit is None:

@@ -51,8 +51,8 @@ class HetMOGP(Questions, BaseEstimator):
             over all inputs or over groups of them. `sharing_` says what each output gains.
         local: the number of local latents, which have a value at every place, for detail that
             inducing inputs blur. "auto" tries one for each parameter function, three at most, on
-            tables that take mini-batches and have up to four inputs that are numbers, and keeps
-            them if they pay; 0 has none.
+            tables that take mini-batches and have up to four inputs that are numbers or dates, and
+            keeps them if they pay; 0 has none.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.
         linear: inputs, by name or position, that act on every parameter function as a straight line
@@ -303,7 +303,9 @@ class HetMOGP(Questions, BaseEstimator):
 
         A row for each output, and "all". `alone` is the bound of the output's own model; `joint`
         what the output adds to the bound of the joint model, hyperparameters held; `gain` their
-        difference. Where the rows are many, all are bounds on a sample of them.
+        difference. On mini-batches all are bounds on a sample of at most 1,000 rows. On full
+        batches of more rows, the gain of a joint model that was not kept is that of such a sample,
+        scaled up.
         """
         sharing = self.fitted.sharing
         if sharing is None:
@@ -457,7 +459,7 @@ class HetMOGP(Questions, BaseEstimator):
         Returns:
             values: how many were observed.
             joint: NLPD of this model.
-            alone: NLPD of `alone_`; NaN where it is not known. On large tables it was fitted to
+            alone: NLPD of `alone_`; NaN where it is not known. On mini-batches it was fitted to
                 a sample of the rows, as `sharing_` was.
             constant: NLPD of the best constants of each output in the data fitted.
             over_alone, over_constant: how many nats a value the model is better than each.

@@ -46,7 +46,7 @@ def is_many(path: Path | None) -> bool:
 
 
 def refuse_many(path: Path, drop: bool) -> None:
-    """Complain of --drop-missing-inputs for many files, which are read in part."""
+    """Refuse --drop-missing-inputs for many files, which are not read whole."""
     if drop:
         fail(f"--drop-missing-inputs is for a single file, not for {path}")
 
@@ -101,8 +101,8 @@ def with_inputs(
     Args:
         table: all of its columns.
         inputs: the names of the inputs.
-        path: of the table, for complaints.
-        drop: whether rows may be left out; else the first that would be is complained of.
+        path: of the table, for error messages.
+        drop: whether rows may be left out; if not, the first such row is an error.
     """
     lacking = columns_of(table, inputs, path).isna()
     rows = lacking.any(axis=1).to_numpy()
@@ -207,7 +207,7 @@ def learned(model: "HetMOGP", path: Path) -> dict[str, Any]:
 
 
 def will_write(path: Path, *read: Path | None) -> None:
-    """Complain before long work of a file that cannot, or should not, be written after it."""
+    """Refuse, before long work, a file that cannot or should not be written after it."""
     for other in read:
         if other is not None and path.exists() and other.exists() and path.samefile(other):
             fail(f"cannot write {path}: it is a file to read from")

@@ -125,7 +125,8 @@ def fit(
         typer.Option(help="Shared latents (lmc), or one for each function."),
     ] = "lmc",
     method: Annotated[
-        Literal["auto", "vem", "svi"], typer.Option(help="Full batches, or mini-batches.")
+        Literal["auto", "vem", "svi"],
+        typer.Option(help="vem (full batches), svi (mini-batches), or auto."),
     ] = "auto",
     weight_scale: Annotated[
         float | None,
@@ -197,8 +198,8 @@ def fit(
 ) -> None:
     """Fit one model to the columns of a table, and save it.
 
-    Inputs may be numbers, dates (as 2024-05-31) and labels. An empty cell of an
-    output was not observed. Options of likelihoods follow colons; labels are separated by |.
+    Inputs may be numbers, dates (as 2024-05-31) and labels. An empty cell of an output means that
+    it was not observed. Options of likelihoods follow colons; several values are separated by |.
 
     Examples:
     hetmogp fit sales.csv --inputs lat,lon --output flat:bernoulli --output log_price:hetgaussian

@@ -37,7 +37,7 @@ __all__ = [
 
 SHARE = 0.5  # of the sites that an update replaces
 SETTLING = 2  # epochs in which local latents are found before anything else moves
-ASKED = 128  # places whose sites are asked in a step
+ASKED = 128  # places from which a step finds the slope of the evidence
 SHAPE_RATE = 0.03  # how far the logarithm of a lengthscale moves in a step, about
 WIDTH = 1.5  # of the normal prior of that logarithm, as for other kernels
 
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
     Attributes:
         ranges: logarithms of their lengthscales.
-        own: of the share of their variance that every place has to itself, the logit.
+        own: the logit of the share of their variance that every place has to itself.
     """
 
     ranges: Float[Array, "R p"]
@@ -71,8 +71,8 @@ class State(NamedTuple):
         precision: of the same.
         log_det: log det S of each block.
         given: the conditionals of all places. A step recomputes those of its own blocks only:
-            lengthscales move little in an epoch, and the conditionals that involve a block are
-            four times as many.
+            lengthscales move little in an epoch, and four times as many conditionals involve a
+            block.
         shape: of the local latents.
         pushed: Adam's memory of that.
     """
@@ -91,7 +91,7 @@ class State(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """Who is near whom (see `Places`), and at which place each row of each block of data lies."""
+    """Which places are near each other (see `Places`), and the place of each row of the data."""
 
     near: Int[Array, "L K"]
     members: Int[Array, "C n"]
@@ -107,7 +107,8 @@ class Task(NamedTuple):
         blocks: the data.
         shape: where the local latents started.
         limits: the logarithms of the shortest and the longest lengthscale of each input.
-        several: one if places have several values, which tell their own share; else zero.
+        several: one if places have several values, from which their own share can be learned; else
+            zero.
     """
 
     relations: Relations
@@ -118,7 +119,7 @@ class Task(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What a chunk of steps is told: see `svi.Numbers`; `batches` are the steps of an epoch."""
+    """See `svi.Numbers`; `batches` is the number of steps in an epoch."""
 
     n: Int[Array, ""]
     jitter: Float[Array, ""]
@@ -178,7 +179,7 @@ def _step(
     prior = jax.grad(lambda free: start.with_free(free).log_density())(state.free)
     slope = jax.tree.map(jnp.add, slope, prior)
 
-    # Until all blocks were met twice, slopes are no guide and not to be remembered.
+    # Until all blocks were used twice, slopes are unreliable: Adam does not remember them.
     settled = state.t >= SETTLING * batches
     slow = jnp.where(settled, pace / (1.0 + (state.t - SETTLING * batches) / HALF), 0.0)
 
@@ -294,7 +295,7 @@ def _divergence(state: State, given: Conditional, around: Surroundings) -> Float
 
 
 def _shape_slope(state: State, start: Parameters, task: Task) -> Shape:
-    """The slope of the log evidence of the local latents' shape, told by some places."""
+    """The slope of the log evidence of the local latents' shape, estimated from some places."""
     near, L = state.near, len(state.linear)
     i = jax.random.randint(jax.random.fold_in(jax.random.key(0), state.t), (ASKED,), 0, L)
     before = task.relations.near[i]

@@ -32,12 +32,13 @@ class Drawn(NamedTuple):
 class Feed:
     """Blocks and their rows for steps to come, every block once an epoch.
 
-    Blocks are ranked by their rows, and a step takes one of each rank: all steps have about equally
-    many rows, and none is left out.
+    Blocks are sorted by their number of rows and cut into groups of `epoch` blocks. A step takes
+    one block of each group, so that all steps have about equally many rows and no block is left
+    out.
 
     Attributes:
         epoch: the number of steps in which every block is used once.
-        taken: how many were taken, counting those left out at the beginning.
+        taken: the number of steps taken, including those skipped at the beginning.
         longest: the most steps that `take` gives.
     """
 

@@ -85,8 +85,8 @@ class Effects(NamedTuple):
         Args:
             scaling: of the inputs.
             J: the number of parameter functions.
-            shared: how many latents of a group all functions mix, and None if each function has one
-                of its own.
+            shared: the number of latents of a group that all functions mix; None if each function
+                has one of its own.
         """
         result: list[tuple[Kernel, int | None]] = [
             (kernel, j) for kernel in self.slopes(scaling) for j in range(J)
@@ -128,8 +128,8 @@ def within_budget(data: Dataset, options: Options, method: Literal["vem", "svi"]
     """The options, with a number of latents where groups have too many levels to choose it.
 
     A level needs an inducing input of its own in each latent of its group, for other levels say
-    nothing about it. To choose what outputs share, each output has such a latent. Where so many
-    inducing inputs are more than a fit may have, the number of latents is what there is room for,
+    nothing about it. To choose what outputs share, each output has such a latent. If these are
+    more inducing inputs than a fit may have, there are only as many latents as there is room for,
     and all outputs mix them.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a reader should be warned of, in words."""
+"""Warnings for the reader of a report, in words."""
 
 from collections.abc import Iterator
 from itertools import chain

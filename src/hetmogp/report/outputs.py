@@ -1,4 +1,4 @@
-"""Which pictures of the outputs a report has, and what is said of each."""
+"""Which pictures of the outputs a report has, and their captions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -209,7 +209,7 @@ class Pictures:
         return found
 
     def _limits(self, prediction: OutputPrediction) -> list[pictures.Map]:
-        """The limit of an output whose values can be above one."""
+        """The limit of an output whose values are numbers, as a map of their being above it."""
         name, likelihood = prediction.name, prediction.likelihood
         if name in self._above:
             return [pictures.Map(above=self._above[name])]

@@ -70,7 +70,7 @@ def safe(text: Any) -> str:
 
 
 def _limits(model: HetMOGP, above: float | Mapping[str, float] | None) -> dict[str, float]:
-    """The limit of each output that can be above one."""
+    """The limits, for outputs whose values are numbers."""
     numbers = [name for name, one in model.likelihoods_.items() if one.outcome in ("real", "count")]
     if above is None or not isinstance(above, Mapping):
         return {} if above is None else dict.fromkeys(numbers, float(above))
@@ -143,7 +143,7 @@ class _Page:
         return text + title + _scored(first) + self._beside(first) + "".join(rest)
 
     def _beside(self, part: Part) -> str:
-        """What is said of the rows that tell most: baselines and calibration."""
+        """The rows that say most, beside baselines, and their calibration."""
         text = _table(baselines.shown(part.baselines).drop(columns="values"))
         for words in baselines.missing(self._model.fitted):
             text += f"<p>{safe(words[0].upper() + words[1:])}.</p>"
@@ -282,7 +282,7 @@ def _scored(part: Part) -> str:
 
 
 def _about_censored(part: Part) -> str:
-    """How values count of which only one side is known."""
+    """How censored values count."""
     counts = {name: int((~one.exact).sum()) for name, one in part.observed.items()}
     some = ", ".join(f"{n:,} of {name}" for name, n in counts.items() if n)
     if not some:

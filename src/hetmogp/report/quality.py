@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 def parts(model: HetMOGP, data: Dataset, tables: tuple[Any, ...], level: float) -> list[Part]:
-    """The data in parts, those that tell most first.
+    """The data in parts, those that say most first.
 
     Args:
         model: a fitted model.

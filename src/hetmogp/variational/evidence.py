@@ -14,7 +14,7 @@ With K the prior covariance of the near places' latents, k that with u_i, and Γ
 
     B = I + Γᵀ K Γ,    mean of u_i = kᵀ(λ − Γ B⁻¹ Γᵀ K λ),    covariance = k_ii − kᵀ Γ B⁻¹ Γᵀ k,
 
-which needs no inverse of Λ: a place may have said nothing.
+which needs no inverse of Λ: it is zero at a place without values.
 """
 
 import jax

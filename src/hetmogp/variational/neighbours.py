@@ -19,8 +19,8 @@ Pleiss and Cunningham (2022), which is too sure wherever a latent reaches furthe
 place. What blocks leave out is added from time to time while q is learned (`deviations`), and
 lengthscales are learned without q (`evidence`).
 
-Small systems, many at once, are solved by array operations over all of them: LAPACK is not to be
-given batches on a CPU.
+Small systems, many at once, are solved by array operations over all of them, because LAPACK must
+not be given batches on a CPU.
 """
 
 import equinox as eqx
@@ -99,7 +99,7 @@ class Neighbourhood(eqx.Module):
         beyond: draws of how the blocks' conditional means deviate from the means together; see
             `deviations`.
         own: the share of each latent's variance that every place has to itself.
-        neighbours: how many places a new input is told by.
+        neighbours: the number of places from which a new input is predicted.
     """
 
     at: Float[Array, "L p"]
@@ -141,7 +141,7 @@ class Neighbourhood(eqx.Module):
         return Conditional(a, jnp.maximum(v, 0.5 * LEAST_OWN))
 
     def prior(self, kernels: tuple[Kernel, ...], near: Int[Array, "L K"]) -> Conditional:
-        """The conditionals of all places, some thousands at a time: they need not fit at once."""
+        """The conditionals of all places, some thousands at a time, to save memory."""
         L = len(near)
         i = jnp.arange(-(-L // AT_ONCE) * AT_ONCE).reshape(-1, AT_ONCE) % L
 
@@ -242,7 +242,7 @@ class Neighbourhood(eqx.Module):
         """Draw n values for each of G keys at some places; a block's draws follow from its number.
 
         Args:
-            keys: what is random follows from them.
+            keys: the source of all random numbers.
             i: the places.
             whose: the position of each place's block among `blocks`.
             blocks: the blocks of the places.
@@ -294,7 +294,7 @@ def surroundings(
     """The covariance of each latent among places near x, and with x; empty entries have one.
 
     A share of a latent's variance is each place's own: only an x at that very place has it too.
-    Some of it there must be: without it two places that nearly coincide, in different blocks, would
+    The share is never zero: otherwise two places that nearly coincide, in different blocks, would
     hold each other where they are.
     """
 
@@ -327,7 +327,7 @@ def _in_slots(
 ) -> Float[Array, "B T n"]:
     """Each of the numbers in the slot it belongs to; slot n is outside.
 
-    One sum of comparisons is half as long as a product with an array of ones and zeros.
+    One sum of comparisons takes half the time of a product with an array of ones and zeros.
     """
     columns = [
         jnp.where(slots[..., k, None] == jnp.arange(n), w[..., k, None], 0.0)

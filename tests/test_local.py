@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 import hetmogp as hm
 from hetmogp.fitting import local
 from hetmogp.fitting.draws import Feed
-from hetmogp.fitting.local import _kernel
+from hetmogp.fitting.local import kernel_of_range
 from hetmogp.fitting.options import Options
 from hetmogp.places import Places, nearest
 from hetmogp.session import session
@@ -109,7 +109,7 @@ def test_standard_deviations_are_those_of_an_exact_process(p, spacings):
     apart = cdist(X, X) + 9 * np.eye(400)
     with session():
         places = Places.of(X, 10, 40, seed=0)
-        kernel = _kernel(np.full(p, spacings * np.median(apart.min(axis=1))))
+        kernel = kernel_of_range(spacings * np.median(apart.min(axis=1)), p, ())
         K = covariance(kernel, places.at)
         y = np.linalg.cholesky(K + 1e-9 * np.eye(400)) @ rng.standard_normal(400)
         y += rng.standard_normal(400)
@@ -138,7 +138,7 @@ def test_means_of_all_places_together_are_those_of_an_exact_process():
     X = rng.uniform(size=(400, 2))
     with session():
         places = Places.of(X, 12, 40, seed=0)
-        kernel = _kernel(np.full(2, 1.0))
+        kernel = kernel_of_range(1.0, 2, ())
         K = covariance(kernel, places.at)
         y = np.linalg.cholesky(K) @ rng.standard_normal(400) + rng.standard_normal(400)
         once = settled(places, kernel, y, np.ones(400), sweeps=1)
@@ -173,7 +173,7 @@ def test_the_evidence_of_sites_is_that_of_an_exact_process_and_finds_its_lengths
     rng, L = np.random.default_rng(0), 300
     with session():
         places = Places.of(rng.uniform(size=(L, 2)), 12, 40, seed=0)
-        first, second = (_kernel(np.full(2, scale)) for scale in (0.05, 0.15))
+        first, second = (kernel_of_range(scale, 2, ()) for scale in (0.05, 0.15))
         K = [covariance(kernel, places.at) for kernel in (first, second)]
         u = np.stack([np.linalg.cholesky(k) @ rng.standard_normal(L) for k in K], axis=1)
         H = rng.standard_normal((L, 2, 2))
@@ -186,7 +186,7 @@ def test_the_evidence_of_sites_is_that_of_an_exact_process_and_finds_its_lengths
         sites = Sites(jnp.asarray(linear)[every], jnp.asarray(precision)[every])
         found, right = [], []
         for scale in (0.03, 0.05, 0.08):
-            kernels = _kernel(np.full(2, scale)), second
+            kernels = kernel_of_range(scale, 2, ()), second
             own, at = jnp.full(2, OWN), jnp.asarray(places.at)
             terms = evidence(kernels, own, at, i, near, sites)
             found.append(float(jnp.sum(terms)))
@@ -213,7 +213,7 @@ def test_the_divergence_is_that_of_two_gaussians():
     X = rng.uniform(size=(12, 2))
     with session():
         places = Places.of(X, 11, 12, seed=0)
-        kernel = _kernel(np.full(2, 0.4))
+        kernel = kernel_of_range(0.4, 2, ())
         q = neighbourhood(places)
         root = rng.standard_normal((12, 12))
         cov, mean = root @ root.T / 12 + 0.1 * np.eye(12), rng.standard_normal(12)
@@ -246,7 +246,7 @@ def test_new_inputs_are_predicted_as_by_an_exact_process_and_rows_together():
     with session():
         places = Places.of(X, 8, 40, seed=0)
         new[2] = X[np.argmin(np.abs(X - 0.5))]  # a place, whose own share it has, too
-        kernel = _kernel(np.array([0.02]))
+        kernel = kernel_of_range(0.02, 1, ())
         K = covariance(kernel, places.at)
         y = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ rng.standard_normal(300)
         y += 0.3 * rng.standard_normal(300)
@@ -419,13 +419,13 @@ def test_sites_say_no_more_than_the_values(monkeypatch):
     rng = np.random.default_rng(5)
     X = rng.uniform(size=(300, 2))
     Y = {"y": (rng.uniform(size=300) < 0.5 + 0.4 * np.sin(20 * X[:, 0])).astype(float)}
-    states, whole = [], local._whole
+    states, reached = [], local._Local.reached
 
-    def kept(start, state, *rest):
-        states.append(state)
-        return whole(start, state, *rest)
+    def kept(run, beyond):
+        states.append(run.state)
+        return reached(run, beyond)
 
-    monkeypatch.setattr(local, "_whole", kept)
+    monkeypatch.setattr(local._Local, "reached", kept)
     hm.HetMOGP([hm.Bernoulli()], local=3, max_iter=20, batch_size=300, progress=False).fit(X, Y)
     P = np.asarray(states[0].precision)
     size = np.sqrt(np.diagonal(P, axis1=1, axis2=2))

@@ -69,7 +69,7 @@ def full_batch(data: Dataset, scaling: Scaling | None = None) -> tuple[Batch, Sc
     return Batch(jnp.asarray(padded(scaling.apply(distinct))), outputs), scaling
 
 
-def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
+def blocks(data: Dataset, scaling: Scaling | None = None) -> tuple[list[Block], Scaling]:
     """Group the outputs by their inputs, as NumPy arrays in the host's memory."""
     groups: list[list[int]] = []
     for d, X in enumerate(data.inputs):
@@ -86,7 +86,9 @@ def blocks(data: Dataset) -> tuple[list[Block], Scaling]:
         anything = np.any([observed[d] for d in group], axis=0)
         kept.append(slice(None) if anything.all() else anything)  # a slice copies nothing
     inputs = [data.inputs[group[0]][keep] for group, keep in zip(groups, kept, strict=True)]
-    scaling = Scaling.of(inputs[0] if len(inputs) == 1 else np.concatenate(inputs), data.labels)
+    if scaling is None:
+        rows = inputs[0] if len(inputs) == 1 else np.concatenate(inputs)
+        scaling = Scaling.of(rows, data.labels)
     result = [
         _block(data, group, keep, scaling.apply(raw), data, len(raw))
         for group, keep, raw in zip(groups, kept, inputs, strict=True)

@@ -61,6 +61,11 @@ def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
         data: what it is said to be fitted to.
         what: is asked for, with "is" or "are".
     """
+    if fitted.posterior.near is not None:
+        raise ValueError(
+            f"{what} not available for a model with local latents; a fit on full batches without "
+            "them has them: local=0, method='vem'"
+        )
     if fitted.record.method != "vem":
         raise ValueError(
             f"{what} not available for a fit on mini-batches, whose q(u) is not quite the best for "

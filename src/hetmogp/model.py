@@ -51,7 +51,7 @@ class HetMOGP(Questions, BaseEstimator):
             over all inputs or over groups of them. `sharing_` says what each output gains.
         local: the number of local latents, which have a value at every place, for detail that
             inducing inputs blur. "auto" tries one for each parameter function, three at most, on
-            tables that take mini-batches and have up to four inputs that are numbers or dates, and
+            tables of at least 500 distinct inputs of which up to four are numbers or dates, and
             keeps them if they pay; 0 has none.
         rank: R_q, how many copies of each latent are mixed; one number or one per latent.
             `latents=1, rank=R` is the intrinsic coregionalisation model.

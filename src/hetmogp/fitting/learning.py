@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import distributed
+from ..batch import Batch
 from ..columns import Column
 from ..data import Scaling
 from ..inputs import restored
@@ -17,7 +18,7 @@ from ..kernels import Kernel
 from ..parameters import Parameters
 from ..tables import Dataset
 from .checkpoint import Checkpoints, identity
-from .choice import Choice
+from .choice import Choice, in_use
 from .choosing import chosen, rechecked, with_inducing
 from .effects import Effects, within_budget
 from .fit import Fit, NotPositiveDefiniteError
@@ -44,8 +45,11 @@ from .start import (
     observed_values,
 )
 from .stream import rows_of_a_batch
+from .unexplained import short_range
 
 __all__ = ["Learned", "Source", "learn"]
+
+CLEAR = 5.0  # nats of evidence for detail of short range from which local latents are tried
 
 
 class Learned(NamedTuple):
@@ -97,6 +101,9 @@ def learn(
             fit = on_full_batch(options, ready, starts, progress, checkpoints, rough)
             if choice is not None:
                 fit, choice = rechecked(data, options, ready, choice, fit, progress)
+                finer = _finer(fit, data, options, ready, choice, progress, checkpoints)
+                if finer is not None:
+                    return Learned(finer, ready.scaling, "svi", choice)
         else:
             fit = _on_mini_batches(data, options, ready, choice, progress, checkpoints, source)
     except NotPositiveDefiniteError:
@@ -116,21 +123,75 @@ def _on_mini_batches(
     source: Source | None,
 ) -> Fit:
     """Fit on mini-batches, with local latents where the user asked for them or they pay."""
-    batches = feeds(data, options, ready, source)
-    number = 0 if options.has_effects else how_many_local(data, options, ready, source)
+    number = how_many_local(data, options, ready, source)
     if number:
-        few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
-        kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
-        starts = _starts(data, few, ready, choice)
-        smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
-        if smooth.interrupted:
-            return smooth
-        rest = options, progress, further, source
-        fit = with_local(smooth, number, data, ready, *rest)
+        rest = data, options, ready, choice, progress, checkpoints, source
+        smooth, fit = _with_detail(number, *rest)
         if fit.interrupted or options.local != "auto" or pays(fit, smooth):
             return fit
-    starts = _starts(data, options, ready, choice)
+    starts, batches = _starts(data, options, ready, choice), feeds(data, options, ready, source)
     return on_mini_batches(options, ready, starts, batches, progress, checkpoints)
+
+
+def _with_detail(
+    number: int,
+    data: Dataset,
+    options: Options,
+    ready: Ready,
+    choice: Choice | None,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+    source: Source | None = None,
+    goal: float = -np.inf,
+) -> tuple[Fit, Fit]:
+    """A fit with few inducing inputs, and one that has local latents as well.
+
+    Both are the same fit after an interrupt of the first. The second is given up if its bound will
+    not reach a goal.
+    """
+    few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
+    kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
+    starts, batches = _starts(data, few, ready, choice), feeds(data, few, ready, source)
+    smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
+    if smooth.interrupted:
+        return smooth, smooth
+    rest = data, ready, options, progress, further, source, goal
+    return smooth, with_local(smooth, number, *rest)
+
+
+def _finer(
+    fit: Fit,
+    data: Dataset,
+    options: Options,
+    ready: Ready,
+    choice: Choice,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Fit | None:
+    """A fit with local latents, if inducing inputs are too few for this table and it pays.
+
+    With several outputs it is tried only if the scores of neighbouring places are alike
+    (`unexplained`), since it takes longer there. Units that numbers identify (`supports`) have no
+    neighbours.
+    """
+    number = how_many_local(data, options, ready, None)
+    kernels = in_use(choice.chosen).prior.kernels
+    exact = min(fit.parameters.prior.widths) >= ready.distinct
+    units = any(kernel.by_level for kernel in kernels)
+    if not number or options.max_iter is not None or fit.interrupted or exact or units:
+        return None
+    if len(data.names) > 1:
+        assert isinstance(ready.data, Batch)
+        found = fit.parameters, fit.q, fit.jitter, ready.data, options.rules, data.labels
+        if distributed.from_first(lambda: short_range(*found)) < CLEAR:
+            return None
+    svi = prepared(data, replace(options, method="svi"), None, ready.scaling)
+    rest = data, options, svi, choice, progress, checkpoints, None, fit.bound
+    _, finer = _with_detail(number, *rest)
+    if finer.interrupted:
+        fit.interrupted = True
+        return None
+    return finer if pays(finer, fit) else None
 
 
 def _as_chosen(choice: Choice) -> Fit:

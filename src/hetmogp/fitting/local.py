@@ -1,8 +1,8 @@
 """Local latents, learned with the smooth ones on mini-batches of blocks of places.
 
-When they are tried, where they start, how a fit goes on with them (`blockwise` has its steps), and
-whether they pay. There are a few of them, whose lengthscales start at some multiples of the
-distance between neighbouring places, from short to long.
+When they are tried, where they start, how a fit goes on with them (`blockwise` has its steps), when
+it is given up, and whether they pay. There are a few of them, whose lengthscales start at some
+multiples of the distance between neighbouring places, from short to long.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ from .progress import Progress
 from .ready import Ready, Source, functions
 from .stream import in_memory
 
-__all__ = ["FEW", "how_many_local", "pays", "with_local"]
+__all__ = ["FEW", "how_many_local", "kernel_of_range", "pays", "with_local"]
 
 NEIGHBOURS, ALONG_A_LINE = 10, 6  # near places of each; along a line few say all
 SIZE = 40  # places of a block
@@ -65,7 +65,8 @@ LIMITS = (0.5, 20.0)  # of the same: what reaches further is for smooth latents
 LATENTS = 3  # how many are tried unasked: short, middling and long
 FEW = 100  # inducing inputs of each smooth latent where local ones carry what is near
 INPUTS = 4  # numbers and dates; with more inputs no place has near neighbours
-LEAST, MOST = 1_000, 2_000_000  # places (rows, of a table on disk) for which they are tried unasked
+LEAST, MOST = 500, 2_000_000  # places (rows, of a table on disk) for which they are tried unasked
+HOPE = 3.0  # a fit is given up if this many times its latest gain would not reach its goal
 UNLIKE = 1e-3  # the lengthscale of labels, whose codes are whole numbers: no two are alike
 
 
@@ -78,7 +79,7 @@ def how_many_local(data: Dataset, options: Options, ready: Ready, source: Source
     rows = ready.distinct if source is None else len(source.table)
     if not (options.chooses and options.method == "auto" and options.prior == "lmc"):
         return 0
-    if ready.method != "svi" or not (few and plain):
+    if options.has_effects or not (few and plain):
         return 0
     number = min(LATENTS, functions(data))  # one function has no use for several
     return number if ready.distinct >= LEAST and rows <= MOST else 0
@@ -100,6 +101,7 @@ def with_local(
     progress: Progress,
     checkpoints: Checkpoints | None = None,
     source: Source | None = None,
+    goal: float = -np.inf,
 ) -> Fit:
     """A model with local latents, learned from one that has none, by the first process.
 
@@ -113,6 +115,7 @@ def with_local(
         checkpoints: where to save the fit while it runs.
         source: where all rows are, if `data` is only a sample of them. They are read into memory:
             what a fit knows of each place takes far more room than its rows.
+        goal: the bound that is to be reached; a fit that will not reach it is given up.
     """
 
     def by_first() -> tuple[list[np.ndarray], int, dict[str, Any]]:
@@ -120,7 +123,8 @@ def with_local(
         if source is not None:
             block = in_memory(source.table, data, ready.scaling)
             every = replace(ready, data=[block], X=np.asarray(block.X))
-        fit = run_local(smooth, number, data.labels, every, options, progress, checkpoints)
+        rest = every, options, progress, checkpoints, goal
+        fit = run_local(smooth, number, data.labels, *rest)
         assert fit.near is not None
         facts = {k: v for k, v in vars(fit).items() if k not in ("parameters", "q", "near")}
         found = jax.tree.leaves((fit.parameters, fit.q, fit.near))
@@ -128,7 +132,7 @@ def with_local(
 
     numbers, neighbours, facts = distributed.from_first(by_first)
     p = ready.X.shape[1]
-    learned = [replace(_kernel(np.ones(p)), fixed=())] * number
+    learned = [replace(kernel_of_range(1.0, p, ()), fixed=())] * number
     near = Neighbourhood(0, 0, 0, 0, 0, 0, 0, neighbours)  # type: ignore[arg-type]
     like = (_started(smooth.parameters, learned, True, options.seed), smooth.q, near)
     parameters, q, near = jax.tree.unflatten(jax.tree.structure(like), numbers)
@@ -143,6 +147,7 @@ def run_local(
     options: Options,
     progress: Progress,
     checkpoints: Checkpoints | None = None,
+    goal: float = -np.inf,
 ) -> Fit:
     """The same in this process, with all rows in memory.
 
@@ -155,45 +160,51 @@ def run_local(
         options: the options of the fit.
         progress: where to report progress.
         checkpoints: where to save the fit while it runs.
+        goal: see `with_local`.
     """
-    run, in_blocks = _prepared(smooth, number, labels, ready, options)
+    run = _prepared(smooth, number, labels, ready, options, goal)
     if checkpoints is not None:
         run.resume(checkpoints)
-    C, relations, fit = len(run.state.log_det), run.task.relations, run.fit
-    feed = Feed(in_blocks, C, options, run.taken)
+    relations, fit = run.task.relations, run.fit
+    feed = run.feed(run.taken)
     steps, tolerance = ready.limits
     if options.max_iter is None:
         steps = max(steps, EPOCHS * feed.epoch)
     climb(run, feed, (steps, tolerance), progress, checkpoints)
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
-    # One more pass over all blocks, with everything else held: they follow the last lengthscales.
-    last = conditionals(run.state.near, run.state.shape, run.start.prior.nearby, relations)
-    run.state = run.state._replace(given=last)
-    run.final_bound(Feed(in_blocks, C, options), feed.epoch)
-    fit.parameters, fit.near = _whole(run.start, run.state, relations, options.seed)
-    fit.q = run.state.q.factors()
-    fit.bound = run.whole_bound(Feed(in_blocks, C, options))
+    if not run.hopeless:
+        # One more pass over all blocks, with everything else held: they follow the last
+        # lengthscales.
+        last = conditionals(run.state.near, run.state.shape, run.start.prior.nearby, relations)
+        run.state = run.state._replace(given=last)
+        run.final_bound(run.feed(), feed.epoch)
+    keys = jax.random.split(jax.random.key(options.seed % 2**31), DRAWS // TOGETHER)
+    drawn = [_deviated(run.state, run.start, relations, key) for key in keys]
+    fit.parameters, fit.q, fit.near = run.reached(jnp.concatenate(drawn))
+    fit.bound = run.whole_bound(fit.parameters, fit.q, fit.near)
     fit.iterations += smooth.iterations
     return fit
 
 
 def _prepared(
-    smooth: Fit, number: int, labels: Sequence[int], ready: Ready, options: Options
-) -> tuple["_Local", list[Int[np.ndarray, " N"]]]:
-    """The fit before its first step, and the block of places in which each row lies.
-
-    The arguments are those of `run_local`.
-    """
+    smooth: Fit,
+    number: int,
+    labels: Sequence[int],
+    ready: Ready,
+    options: Options,
+    goal: float,
+) -> "_Local":
+    """The fit before its first step; the arguments are those of `run_local`."""
     blocks = jax.tree.map(np.asarray, ready.data)
     distinct = np.unique(ready.X, axis=0)
     K = ALONG_A_LINE if distinct.shape[1] == 1 else NEIGHBOURS
     places = Places.of(distinct, K, SIZE, options.seed)
     tree, p = cKDTree(places.at), distinct.shape[1]
     apart = float(np.median(tree.query(places.at, k=2)[0][:, 1]))
-    limits = [np.log(_lengthscale(apart * one, p, labels)) for one in LIMITS]
     ranges = np.geomspace(*RANGES, number) if number > 1 else [np.sqrt(np.prod(RANGES))]
-    kernels = [_kernel(_lengthscale(apart * one, p, labels)) for one in ranges]
+    kernels = [kernel_of_range(apart * one, p, labels) for one in ranges]
+    limits = [np.log(kernel_of_range(apart * one, p, labels).lengthscale) for one in LIMITS]
     shared = _shared(blocks, number)
     start = _started(smooth.parameters, kernels, shared, options.seed)
     of_row = [tree.query(np.asarray(b.X, float))[1].astype(np.int32) for b in blocks]
@@ -210,30 +221,10 @@ def _prepared(
         jnp.asarray(float(several)),
     )
     fit = Fit(start, smooth.q, -np.inf, smooth.jitter, list(smooth.history), near=state.near)
-    run = _Local(start, options, fit, state, task=task, earlier=len(smooth.history))
-    return run, [places.block[rows] for rows in of_row]
-
-
-def _whole(
-    start: Parameters, state: State, relations: Relations, seed: int
-) -> tuple[Parameters, Neighbourhood]:
-    """What was learned: the model, and q with what reaches across its blocks.
-
-    Args:
-        start: the model that the state started from.
-        state: what was found.
-        relations: of the places.
-        seed: of the draws.
-    """
-    parameters = start.with_free(state.free)
-    prior = parameters.prior
-    kernels, own = state.shape.applied(prior.nearby)
-    near = replace(state.near, own=own)
-    keys = jax.random.split(jax.random.key(seed % 2**31), DRAWS // TOGETHER)
-    drawn = [_deviated(state, start, relations, key) for key in keys]
-    learned = [replace(kernel, fixed=()) for kernel in cast(tuple[Matern32, ...], kernels)]
-    prior = replace(prior, kernels=(*prior.smooth, *learned))
-    return replace(parameters, prior=prior), replace(near, beyond=jnp.concatenate(drawn))
+    in_blocks = [places.block[rows] for rows in of_row]
+    run = _Local(start, options, fit, state, task=task, in_blocks=in_blocks, goal=goal)
+    run.earlier = len(smooth.history)
+    return run
 
 
 def _together(state: State, start: Parameters, relations: Relations) -> State:
@@ -260,11 +251,23 @@ class _Local(Run):
 
     Attributes:
         task: what steps work with and do not change.
+        in_blocks: the block of places in which each row lies, for each table of inputs.
         earlier: the number of windows of the fit without local latents.
+        goal: the bound that is to be reached.
+        hopeless: whether the fit was given up because it will not reach the goal.
+        checked: the bound when that was asked last.
     """
 
     task: Task
-    earlier: int
+    in_blocks: list[Int[np.ndarray, " N"]]
+    earlier: int = 0
+    goal: float = -np.inf
+    hopeless: bool = False
+    checked: float = -np.inf
+
+    def feed(self, skip: int = 0) -> Feed:
+        """The blocks and rows of steps."""
+        return Feed(self.in_blocks, len(self.state.log_det), self.options, skip)
 
     def _steps(self, feed: Feed, n: int, pace: float) -> tuple[State, list[float], bool]:
         """See `Run._steps`. Steps that failed have moved nothing; the state before is used up."""
@@ -279,7 +282,7 @@ class _Local(Run):
 
         After windows 1, 2, 4, ... it renews `Neighbourhood.beyond`. The variances that the
         likelihoods see then include what reaches across blocks. Without it they are too small, and
-        weights of far-reaching latents grow too large.
+        weights of far-reaching latents grow too large. It also asks whether the goal is in reach.
         """
         super().end_window(tolerance)
         self.state = _together(self.state, self.start, self.task.relations)
@@ -289,23 +292,42 @@ class _Local(Run):
             drawn = _deviated(self.state, self.start, self.task.relations, key)
             self.state = self.state._replace(near=replace(self.state.near, beyond=drawn))
             self.small = -1  # the next window may lie lower
+            if np.isfinite(self.goal):
+                self._give_up_if_hopeless()
 
-    def whole_bound(self, feed: Feed) -> float:
+    def _give_up_if_hopeless(self) -> None:
+        """End the fit if gains like the latest will not lead to the goal.
+
+        Gains fall about as one over the number of steps, so all that follow are about as large
+        together as the one since the last time that this was asked, or up to `HOPE` times that.
+        """
+        last, self.checked = self.checked, self.whole_bound(*self.reached(self.state.near.beyond))
+        left = HOPE * max(self.checked - last, 0.0)
+        self.hopeless = np.isfinite(last) and self.checked + left < self.goal
+        self.fit.converged |= self.hopeless
+
+    def reached(self, beyond: Float[Array, "S L R"]) -> tuple[Parameters, Blocks, Neighbourhood]:
+        """The model so far, its q, and that of the local latents with these draws across blocks."""
+        parameters, state = self.start.with_free(self.state.free), self.state
+        prior = parameters.prior
+        kernels, own = state.shape.applied(prior.nearby)
+        learned = [replace(kernel, fixed=()) for kernel in cast(tuple[Matern32, ...], kernels)]
+        prior = replace(prior, kernels=(*prior.smooth, *learned))
+        near = replace(state.near, own=own, beyond=beyond)
+        return replace(parameters, prior=prior), state.q.factors(), near
+
+    def whole_bound(self, parameters: Parameters, q: Blocks, near: Neighbourhood) -> float:
         """The bound of the q that predictions use, which reaches across blocks."""
-        fit, state, sum_of_bounds = self.fit, self.state, 0.0
-        assert isinstance(fit.q, Blocks)
-        assert fit.near is not None
+        feed, sum_of_bounds = self.feed(), 0.0
         for first in range(0, feed.epoch, feed.longest):
             n = min(feed.longest, feed.epoch - first)
-            numbers = Numbers(*map(jnp.asarray, (n, fit.jitter, 0.0, float(feed.epoch))))
+            numbers = Numbers(*map(jnp.asarray, (n, self.fit.jitter, 0.0, float(feed.epoch))))
             bounds = smooth_bounds(
-                *(fit.parameters, fit.q, fit.near, self.task, feed.take(n), numbers),
-                self.options.rules,
+                parameters, q, near, self.task, feed.take(n), numbers, self.options.rules
             )
             sum_of_bounds += float(np.sum(bounds))
-        sites = Sites(state.linear, state.precision)
-        nearby = fit.parameters.prior.nearby
-        local = local_bound(fit.near, nearby, self.task.relations, sites)
+        sites = Sites(self.state.linear, self.state.precision)
+        local = local_bound(near, parameters.prior.nearby, self.task.relations, sites)
         return sum_of_bounds / feed.epoch + float(local)
 
 
@@ -349,16 +371,10 @@ def _shared(blocks: Sequence[Block], number: int) -> bool:
     return len(blocks) > 1 or missing > GAPS or not 1 < outputs <= number
 
 
-def _lengthscale(one: float, p: int, labels: Sequence[int]) -> Float[np.ndarray, " p"]:
-    """The same for every input, except for labels."""
-    result = np.full(p, one)
-    result[list(labels)] = UNLIKE
-    return result
-
-
-def _kernel(lengthscale: Float[np.ndarray, " p"]) -> Matern32:
-    """The kernel of a local latent, on standardised inputs."""
-    p = len(lengthscale)
+def kernel_of_range(one: float, p: int, labels: Sequence[int]) -> Matern32:
+    """The kernel of a local latent, on standardised inputs; labels have a range of their own."""
+    lengthscale = np.full(p, one)
+    lengthscale[list(labels)] = UNLIKE
     kernel = Matern32(lengthscale).start(np.ones(p), [""] * p, np.ones(p))
     kernel = replace(kernel, fixed=("lengthscale",))  # not for the bound to learn
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=float), kernel)

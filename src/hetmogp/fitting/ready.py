@@ -73,15 +73,20 @@ class Ready:
         return len(self.X if self.method == "vem" else np.unique(self.X, axis=0))
 
 
-def prepared(data: Dataset, options: Options, source: Source | None) -> Ready:
-    """Choose the method, and build the arrays it needs."""
+def prepared(
+    data: Dataset,
+    options: Options,
+    source: Source | None,
+    scaling: Scaling | None = None,
+) -> Ready:
+    """Choose the method, and build the arrays it needs; `scaling` may say how inputs are scaled."""
     method = _method(data, options, source)
     ready: Batch | list[Block]
     if method == "vem":
-        ready, scaling = full_batch(data)
+        ready, scaling = full_batch(data, scaling)
         X = ready.observed
     else:
-        ready, scaling = blocks(data)
+        ready, scaling = blocks(data, scaling)
         rows = [np.asarray(group.X, float) for group in ready]
         X = rows[0] if len(rows) == 1 else np.concatenate(rows)
     counts = [int(seen.sum()) for seen in data.observed()]

@@ -66,7 +66,7 @@ def place(
     process = _whole("process_id", process, "JAX_PROCESS_ID")
     if method is None and process is None and _under_mpirun():
         if find_spec("mpi4py") is None:
-            raise ValueError("this looks like mpirun: install mpi4py, by which processes are found")
+            raise ValueError("this looks like mpirun: install mpi4py, which finds the processes")
         method = "mpi4py"
     if method != "deactivate" and None in (address, processes, process):
         address, processes, process = in_cluster(address, processes, process, method, patience)
@@ -120,7 +120,7 @@ def refuse_taken(address: str, patience: float) -> None:
 
     Args:
         address: host and port.
-        patience: seconds to wait until the host's name is known, which takes time in a cluster.
+        patience: seconds to wait until the host's name is known; in a cluster this may take time.
     """
     host, port = read(address)
     places = _resolved(host, port, time.monotonic() + patience)

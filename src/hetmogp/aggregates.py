@@ -16,7 +16,7 @@ from .sampling import Ask
 __all__ = ["Groups", "How", "aggregate", "difference", "draws_of_groups", "grouped", "peak"]
 
 How = Literal["mean", "sum", "max", "min"] | Callable[[np.ndarray], np.ndarray]
-MOST = 1e8  # numbers of a group that a function of the user's is handed at once
+MOST = 1e8  # draws times rows of a group, at most, for a user's function
 
 
 class Groups(NamedTuple):
@@ -227,9 +227,9 @@ def draws_of_groups(ask: Ask, groups: Groups, how: How) -> dict[str, Float[np.nd
 
 
 def _by_function(ask: Ask, groups: Groups, how: Callable) -> dict[str, np.ndarray]:
-    """A function of the user's, of the draws (n, rows) of a group."""
+    """The results of the user's function of the draws (n, rows) of each group."""
     if np.ptp(groups.weights) > 0:
-        raise ValueError("weights have no meaning where how is a function, which may weigh rows")
+        raise ValueError("weights have no meaning if how is a function, which can weight rows")
     largest = int(groups.sizes.max())
     if ask.n * largest > MOST:
         raise ValueError(
@@ -257,14 +257,14 @@ def _one_each(values: Any, n: int, name: str) -> np.ndarray:
 
 
 def _numbers(ask: Ask, name: str, values: np.ndarray) -> np.ndarray:
-    """Draws as numbers to calculate with: of classes that are numbers, these."""
+    """Draws as numbers to calculate with: classes that are numbers stand for themselves."""
     likelihood = ask.fitted.likelihoods[name]
     labels = likelihood.labelled and ask.observed
     return np.asarray(likelihood.decode(values), float) if labels else values
 
 
 def _refuse_unordered(name: str, likelihood: Likelihood) -> None:
-    """Complain of outputs that cannot be added or ordered."""
+    """Raise an error for an output whose values cannot be added or ordered."""
     if likelihood.outcome in ("nominal", "circular") or not likelihood.numeric:
         what = {"circular": "directions", "nominal": "classes"}.get(likelihood.outcome, "labels")
         raise ValueError(

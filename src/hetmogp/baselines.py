@@ -187,8 +187,8 @@ def missing(fitted: Fitted) -> list[str]:
     words = []
     if alone_of(fitted) is None:
         words.append(
-            "the outputs alone are not known: they are fitted where latents='auto' chooses what is "
-            "shared; otherwise hetmogp.independent fits them"
+            "the outputs alone are not known: latents='auto' fits them too; otherwise "
+            "hetmogp.independent does"
         )
     if fitted.record.marginal is None:
         words.append("the constants are not known: the model was saved by an earlier version")
@@ -227,9 +227,10 @@ def kept(frame: pd.DataFrame, rows: str) -> Scored:
 
 
 def sentences(fitted: Fitted) -> dict[str, str]:
-    """Of each output, by how much it beats its constant and what sharing is worth, in words.
+    """For each output, by how much it beats its constant and what sharing is worth, in words.
 
-    From the latest table of baselines; without one, from the bounds by which latents were chosen.
+    They come from the latest table of baselines or, without one, from the bounds by which latents
+    were chosen.
     """
     scored, shares = fitted.record.scored, fitted.sharing
     result = {}

@@ -85,7 +85,7 @@ def _one_of(cells: pa.Array, words: Sequence[str]) -> pa.Array:
 def _number(cells: pa.Array) -> pa.Array:
     numbers = _without_plus(cells).cast(pa.float64())
     if pc.any(pc.is_nan(numbers)).as_py():
-        raise pa.ArrowInvalid("Arrow takes words such as NAN for numbers, which MISSING has not")
+        raise pa.ArrowInvalid("Arrow takes words such as NAN, not in MISSING, for numbers")
     return numbers
 
 

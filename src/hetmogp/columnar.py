@@ -16,6 +16,7 @@ from .delimited import refuse_other_columns, unreadable
 __all__ = ["ArrowPart", "scan"]
 
 FORMATS = {"parquet": ds.ParquetFileFormat(), "ipc": ds.IpcFileFormat()}
+FILES = {"parquet": "a Parquet file", "ipc": "an Arrow file"}
 NO_NAME = "__index_level_"  # how pandas stores an index without a name
 
 
@@ -69,7 +70,7 @@ def scan(paths: Sequence[Path], kind: str) -> tuple[list[str], list[ArrowPart]]:
             raise FileNotFoundError(f"there is no file {path}") from None
         except (OSError, ValueError) as error:
             said = str(error).splitlines()[0]
-            raise unreadable(path, f"it is damaged, or no {kind} file ({said})") from error
+            raise unreadable(path, f"it is damaged, or not {FILES[kind]} ({said})") from error
     columns = [_columns(path, schema) for path, schema in zip(paths, schemas, strict=True)]
     refuse_other_columns(paths, [schema.names for schema in columns])
     common = columns[0]

@@ -43,9 +43,9 @@ class Discovery(dict[str, Likelihood]):
     """The recommended likelihood of every output that can be modelled, by name.
 
     Attributes:
-        table: one row per output and candidate: the mean log density of held-out values, how much
-            less than the best that is with its standard error, whether it is the recommendation and
-            why. An output that cannot be modelled has one row without a likelihood.
+        table: one row per output and candidate: the mean log density of held-out values, how far
+            that is behind the best and its standard error, whether the candidate is recommended,
+            and why. An output that cannot be modelled has one row without a likelihood.
         notes: columns that seem to belong together, in words; they are not used as such.
     """
 
@@ -171,8 +171,8 @@ def choose(
 ) -> tuple[Any, Discovery | None]:
     """The likelihoods of a model, "auto" replaced by what `discover` recommends.
 
-    Of several processes the first compares candidates and names the best; what they are each sees
-    in its own columns.
+    With several processes, the first compares the candidates and names the best. Each process
+    makes the likelihoods of these names from its own columns.
 
     Args:
         likelihoods: as for `HetMOGP`.
@@ -198,8 +198,8 @@ def choose(
         candidates = {repr(one): one for one in propose(columns[name], name).candidates}
         if said not in candidates:
             raise GroupError(
-                f"output {name!r} is {said} for process 0, which it cannot be for this one: "
-                "all processes must be given the same X and Y"
+                f"output {name!r} is {said} in process 0, but its values in this process do not "
+                "allow that: all processes must be given the same X and Y"
             )
         recommended[name] = candidates[said]
     discovery = Discovery(table, recommended, _notes(columns))
@@ -217,8 +217,8 @@ def no_better_than_constants(
 ) -> dict[str, float]:
     """The outputs that a model predicts worse than their constants would, and by how many nats.
 
-    A small fit of the same model to some of the rows is scored on others, at random. Of fewer than
-    `CHECKED` rows each value is left out in turn instead, by its cavity.
+    A small fit of the same model to some of the rows, drawn at random, is scored on others. With
+    fewer than `CHECKED` rows, each value is left out in turn instead (`left_out`).
 
     Args:
         likelihoods: of each output of the model, by name.
@@ -319,7 +319,7 @@ def _names(Y: Any) -> list[str]:
 def _held_out(
     candidate: Likelihood, proposal: Proposal, table: tuple[np.ndarray, list], y: Any, seed: int
 ) -> np.ndarray | None:
-    """The log density of each value after small fits to others; nothing where a fit fails."""
+    """The log density of each value after small fits to others; None if a fit fails."""
     series = y if isinstance(y, pd.Series) else pd.Series(y)
     seen = np.flatnonzero(series.notna().to_numpy())
     rows = np.random.default_rng(seed).permutation(seen)[: TRAIN + TEST]
@@ -327,7 +327,8 @@ def _held_out(
     step, width = proposal.step, 0.0
     if step is not None and not candidate.discrete:
         candidate, plain = candidate.rounded(step), candidate
-        width = np.log(step) if candidate is plain else 0.0  # a density, as good as over its cell
+        # A density, times the step, is about the probability that a rounded likelihood gives.
+        width = np.log(step) if candidate is plain else 0.0
     X, columns = table
     with session():  # one is of its thread alone
         likelihood, numbers = observe("y", candidate, series.iloc[rows].tolist())
@@ -359,8 +360,8 @@ def _judge(
     gaps = [scored[top][1] - density for _, density in scored]
     behind = [float(np.mean(gap)) for gap in gaps]
     errors = [float(np.std(gap) / np.sqrt(len(gap))) for gap in gaps]
-    # Whole numbers are rather counts, and positive numbers of a positive family, unless the
-    # difference is clear; then the simplest of those about as good.
+    # Whole numbers are taken for counts, and positive numbers get a positive family, unless another
+    # candidate is clearly better. Of those that are about as good, the simplest is recommended.
     whole, positive = candidates[0].discrete, seen.startswith("positive")
     odd = [not one.discrete if whole else positive and one.ends[0] != 0 for one, _ in scored]
     usual = [i for i in range(len(scored)) if not odd[i]]
@@ -384,7 +385,7 @@ def _judge(
 
 
 def _about_as_good(gap: np.ndarray) -> bool:
-    """Whether so many nats behind, per value, are within two standard errors, and few."""
+    """Whether a gap in nats per value is small, and within two standard errors of zero."""
     error = float(np.std(gap) / np.sqrt(len(gap)))
     return float(np.mean(gap)) <= min(CLOSE, max(NOTHING, 2.0 * error))
 

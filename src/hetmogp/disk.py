@@ -81,7 +81,7 @@ class Unit:
         if table.num_rows != self.rows:
             raise OSError(
                 f"{self.part.path} had {self.rows} rows here and now has {table.num_rows}: it "
-                "was changed during the fit"
+                "has changed since it was opened"
             )
         return table.slice(self.begin, len(self))
 

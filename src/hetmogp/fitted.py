@@ -48,7 +48,7 @@ def fit(
         options: how to fit.
         progress: where to report, if anywhere.
         checkpoints: where to keep the fit on its way.
-        source: where all rows are, should X and Y be a sample of them.
+        source: where all rows are, if X and Y are a sample of them.
     """
     data = grouped(read(likelihoods, X, Y), options)
     for likelihood in data.likelihoods:
@@ -118,11 +118,11 @@ class Fitted:
     Attributes:
         likelihoods: the fitted likelihood of each output, in the user's order.
         columns: the inputs.
-        scaling: of the inputs; the posterior knows them standardised.
-        posterior: its parameter functions are those of the outputs in order of their names, so that
-            the user's order changes nothing.
+        scaling: how inputs are standardised for the posterior.
+        posterior: what was learned. Its parameter functions follow the outputs sorted by name, so
+            that the user's order changes nothing.
         record: how the fit went.
-        dtype: in which numbers it computes.
+        dtype: the type of the numbers it computes with.
         alone: where latents were chosen, the model in which the outputs share nothing.
     """
 
@@ -240,7 +240,7 @@ class Fitted:
     def asked(
         self, X: Any, N: int, outputs: str | Sequence[str] | None, given: Any
     ) -> tuple[list[str], dict[str, dict[str, np.ndarray]]]:
-        """The outputs that are meant and the arguments of each at N inputs X, checked."""
+        """The outputs that were asked for, and the arguments of each at N inputs X, checked."""
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.likelihoods)
         for name in chosen:
             if name not in self.likelihoods:

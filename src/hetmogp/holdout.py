@@ -15,10 +15,10 @@ class HeldOut:
     """Which rows of a table were held out, as a model file keeps it.
 
     Attributes:
-        how: they were chosen, in words.
-        digest: of the inputs of all rows, by which the table is recognised.
-        rows: how many the table has.
-        mask: one bit a row, set where it was held out, in base 64.
+        how: how they were chosen, in words.
+        digest: the digest of the inputs of all rows, by which the table is recognised.
+        rows: how many rows the table has.
+        mask: one bit for each row, set where it was held out, in base 64.
         by: the column whose groups were held out whole, if any.
     """
 
@@ -57,7 +57,7 @@ class HeldOut:
 
 
 def _digest(table: np.ndarray) -> str:
-    """The same for the same numbers, wherever they come from; −0 is 0."""
+    """A digest that is the same for the same numbers, wherever they come from; −0 is 0."""
     numbers = np.ascontiguousarray(np.asarray(table, "<f8") + 0.0)
     return hashlib.sha256(repr(numbers.shape).encode() + numbers.tobytes()).hexdigest()
 
@@ -76,7 +76,7 @@ def in_groups(labels: pd.Series, share: float, seed: int) -> np.ndarray:
     G = len(levels)
     if G < 2:
         raise ValueError(
-            f"{labels.name!r} has {G} group{'s' * (G != 1)}; to hold out groups it takes two"
+            f"{labels.name!r} has {G} group{'s' * (G != 1)}; to hold groups out there must be two"
         )
     order = np.random.default_rng(seed).permutation(G)
     sizes = np.bincount(codes, minlength=G)[order]

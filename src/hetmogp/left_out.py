@@ -8,8 +8,9 @@ site:
     V₋ = V (I + 2 G V)⁻¹,    μ₋ = μ − V₋ r,
     log p(y_n | the others) ≈ log ∫ p(y_n | f) N(f; μ₋, V₋) df
 
-V is here what inducing variables explain; the variance that they do not is added afterwards. The
-hyperparameters are those of all values. For Gaussian likelihoods this is exact given these.
+Here V is the covariance that inducing variables explain; what they do not explain is added
+afterwards. The hyperparameters are those of all values. Given these, the result is exact for
+Gaussian likelihoods.
 """
 
 from functools import partial
@@ -34,7 +35,7 @@ from .tables import Dataset, read
 
 __all__ = ["leave_one_out", "refuse_others"]
 
-LEAST = 1e-6  # of the precision of a function is left where a single value tells it all
+LEAST = 1e-6  # share of a function's precision that is left, at least, without a value
 
 
 def leave_one_out(fitted: Fitted, X: Any, Y: Any, rules: Rules) -> pd.DataFrame:
@@ -54,12 +55,12 @@ def leave_one_out(fitted: Fitted, X: Any, Y: Any, rules: Rules) -> pd.DataFrame:
 
 
 def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
-    """Complain of a fit without sites, and of data that it was not fitted to.
+    """Raise an error for a fit without sites, or for data other than those that were fitted.
 
     Args:
         fitted: the model.
-        data: what it is said to be fitted to.
-        what: is asked for, with "is" or "are".
+        data: the data that are said to be those of the fit.
+        what: what was asked for, followed by "is" or "are".
     """
     if fitted.posterior.near is not None:
         raise ValueError(
@@ -68,8 +69,8 @@ def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
         )
     if fitted.record.method != "vem":
         raise ValueError(
-            f"{what} not available for a fit on mini-batches, whose q(u) is not quite the best for "
-            "each value; full batches (method='vem') have them"
+            f"{what} not available for a fit on mini-batches, whose q(u) is only nearly the best "
+            "for each value; fit on full batches (method='vem')"
         )
     for name, seen in zip(data.names, data.observed(), strict=True):
         if seen.sum() != fitted.record.observed[name]:
@@ -106,7 +107,7 @@ def _latents(prior, q, jitter, X):
 
 @partial(compiled, static=("part", "rules"))
 def _slopes(likelihood, prior, latents, seen, part, rules):
-    """Of each value: μ, V explained and not, and the slopes r and G, times its weight."""
+    """For each value: μ, V, the covariance left over, and r and G times its weight."""
     (mean, cov), residual = latents
     which = slice(*part)
     at = prior.functions(which, Latents(mean[seen.row], cov[seen.row]))

@@ -22,7 +22,7 @@ from .rows import padded, rowwise
 
 __all__ = ["left_out", "log_densities", "most_likely"]
 
-MOST_ROWS = 20_000  # which tell a handful of constants to three digits
+MOST_ROWS = 20_000  # enough to know a handful of constants to three digits
 RIDGE = 1e-4  # the precision of a prior around the start, for values that are all the same
 TURNS = 200  # of L-BFGS, at most
 
@@ -79,7 +79,7 @@ def _slopes_and_curvature(likelihood, theta, y, weight, given):
 def most_likely(
     likelihood: Likelihood, y: np.ndarray, weight: np.ndarray, given: Given
 ) -> Float[np.ndarray, " P"]:
-    """The most likely constants, within a session; those of at most `MOST_ROWS` rows.
+    """The most likely constants, from at most `MOST_ROWS` rows; call it within a session.
 
     Args:
         likelihood: of the output.
@@ -105,7 +105,7 @@ def most_likely(
 
 
 def _finite(t: np.ndarray, held: tuple, given: dict[str, Array]) -> tuple[float, np.ndarray]:
-    """The cost and its slope; large and flat where it is no number."""
+    """The cost and its slope; large and flat where they are not finite."""
     value, slope = (np.asarray(part, float) for part in _cost(jnp.asarray(t), *held, given))
     fine = np.isfinite(value) and np.isfinite(slope).all()
     return (float(value), slope) if fine else (1e10, np.zeros_like(slope))
@@ -114,7 +114,7 @@ def _finite(t: np.ndarray, held: tuple, given: dict[str, Array]) -> tuple[float,
 def log_densities(
     likelihood: Likelihood, theta: np.ndarray, y: np.ndarray, given: Given
 ) -> Float[np.ndarray, " n"]:
-    """The log density of each value, given the constants, within a session."""
+    """The log density of each value, given the constants; call it within a session."""
     numbers = jax.tree.map(jnp.asarray, likelihood)
     at = jnp.asarray(theta)
     return rowwise(lambda y, given: _densities(numbers, at, y, given), y, dict(given))

@@ -1,8 +1,9 @@
 """What processes of a group send each other: plain data as bytes, of which nothing is ever run.
 
-A message is a safetensors file in memory. Its tensor "plan" is JSON: the value itself, but for
+A message is a safetensors file in memory. Its tensor "plan" is the value itself as JSON, with these
+in place of what JSON cannot hold unchanged:
 
-    {"tuple": [...]}, {"dict": [[key, value], ...]}      what JSON would not give back as it was,
+    {"tuple": [...]}, {"dict": [[key, value], ...]}      a tuple, a dict,
     {"array": "0"}, {"number": "1"}, {"frame": "2"}      the tensor of that name.
 
 Frames are Arrow streams. Types and sizes are checked on reading, so a forged message is an error

@@ -1,4 +1,4 @@
-"""What the latents of a fitted model are mixed to: which count, and how the functions correlate.
+"""How a fitted model mixes its latents: which of them count, and how the functions correlate.
 
 Not every correlation says something. A parameter function without spread has none, and two
 functions that have one latent in common and no other are correlated by ±1 whatever the data say.
@@ -14,7 +14,7 @@ from .fitted import Fitted
 __all__ = ["Mixing", "mixing"]
 
 FLAT = 0.02  # of its unit: a parameter function that varies less is constant
-EXACT = 1e-6  # of its variance: a function that has less from other latents in use has one alone
+EXACT = 1e-6  # of its variance: with less than this from other latents, a function has one alone
 IDLE = 0.01  # of a parameter function's variance: a latent that adds less to all of them is unused
 
 
@@ -25,7 +25,7 @@ class Mixing(NamedTuple):
         variance: of each function, from latents other than slopes.
         flat: whether a function has no spread to speak of.
         used: the latents that count, slopes among them.
-        mixed: those of them that weights mix, so without slopes.
+        mixed: those of them that weights mix: all but slopes.
         shares: the share of each function's variance that comes from each of `mixed`.
         correlation: of the functions at one input; zero for a flat one.
         constructed: the sign of a correlation that is ±1 by construction, zero elsewhere.

@@ -81,29 +81,30 @@ class HetMOGP(Questions, BaseEstimator):
         prune: with "vem" and a number of latents, drop mixing weights that gain the bound less than
             one nat each, so that outputs share only what the data asks for.
         weight_scale: the width of the prior of each parameter function's size, in units of its
-            typical spread (one on the scale of log odds and of logarithms, that of the values for a
-            mean); None for the usual width, 3. Long runs of ones and of zeros are fitted best by
-            functions without limit, which makes predictions overconfident; 1 keeps them moderate.
+            typical spread (for a mean, that of the values; on the scale of log odds and of
+            logarithms, one); None for the usual width, 3. Long runs of ones or zeros are fitted
+            best by functions that grow without limit, and predictions become overconfident; 1 keeps
+            them moderate.
         hyperpriors: "auto" has weak priors of lengthscales, sizes and noise; None has none, for
             maximum likelihood.
         max_iter: the most rounds ("vem", 100) or steps ("svi", 5000) of the fit itself; the choice
             of latents has limits of its own. With "vem", 0 keeps the hyperparameters where they
             start and only finds q(u).
-        tol: nats per observed value (5e-4); ten iterations of a round ("vem") or a window of steps
-            ("svi") that gain less are the sign of convergence.
-        restarts: how many starts to try, with other weights and lengthscales; the best bound is
-            kept. By default full batches try short and long lengthscales, and for a sum of kernels
-            each part of it, for a few iterations, and continue from the best;
-            mini-batches have one start.
+        tol: nats per observed value (5e-4); the fit has converged when ten iterations of a round
+            ("vem") or a window of steps ("svi") gain less.
+        restarts: how many starts to try, each with other weights and lengthscales; the one with the
+            best bound is kept. By default full batches try short and long lengthscales, and each
+            part of a sum of kernels, for a few iterations, and continue from the best; mini-batches
+            have one start.
         dtype: "float64" or "float32".
         seed: the seed of all random numbers.
         progress: whether to show a progress bar in a terminal or notebook.
 
     Attributes:
         elbo_: the evidence lower bound reached.
-        history_: the bound after each round, or its mean over each window of steps. (Outputs with
-            fewer than 20 values, or one repeated, add a prior on their constants to it, and
-            `weight_scale` one on the weights.)
+        history_: the bound after each round, or its mean over each window of steps. It includes the
+            prior on the constants of outputs with fewer than 20 values, or with one repeated value,
+            and the prior on the weights that `weight_scale` sets.
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".
@@ -122,8 +123,9 @@ class HetMOGP(Questions, BaseEstimator):
         input_range_: the smallest and largest observed inputs, (2, p).
         n_features_in_: p, the number of inputs.
         n_observed_: how many values of each output were observed.
-        n_sampled_: of a `Table`, how many rows the fit started from: scaling, inducing inputs,
-            first constants and lengthscales, and `input_range_`, are theirs. None otherwise.
+        n_sampled_: for a `Table`, how many of its rows were sampled to start the fit. Scaling,
+            inducing inputs, first constants and lengthscales, and `input_range_` come from them.
+            None otherwise.
 
     Example:
         >>> import numpy as np
@@ -248,9 +250,9 @@ class HetMOGP(Questions, BaseEstimator):
             return
         for name, gap in no_better_than_constants(named, X, Y, options, fitted).items():
             warnings.warn(
-                f"output {name!r}: this model predicts values held out {gap:.3f} nats per value "
-                "worse than a constant would. The inputs may say nothing about it, or "
-                "the other outputs may harm its predictions: fit it alone, or leave it out",
+                f"output {name!r}: the model predicts its held-out values {gap:.3f} nats per value "
+                "worse than a constant would. The inputs may say nothing about it, or the other "
+                "outputs may harm its predictions: fit it alone, or leave it out",
                 UserWarning,
                 stacklevel=3,
             )
@@ -266,7 +268,7 @@ class HetMOGP(Questions, BaseEstimator):
         return self.progress and distributed.index() == 0
 
     def _sampled(self, X: Any, Y: Any) -> tuple[Any, Any, Source | None]:
-        """X and Y themselves, or of a sample of the rows of a Table."""
+        """X, Y and None; for a Table, those of a sample of its rows, and where all rows are."""
         if not isinstance(X, Table):
             if Y is None:
                 raise TypeError("fit needs X and Y, or a Table, which holds both")
@@ -301,11 +303,11 @@ class HetMOGP(Questions, BaseEstimator):
     def sharing_(self) -> pd.DataFrame:
         """What each output gains from the others, in nats; after a fit with `latents="auto"`.
 
-        A row for each output, and "all". `alone` is the bound of the output's own model; `joint`
-        what the output adds to the bound of the joint model, hyperparameters held; `gain` their
-        difference. On mini-batches all are bounds on a sample of at most 1,000 rows. On full
-        batches of more rows, the gain of a joint model that was not kept is that of such a sample,
-        scaled up.
+        There is a row for each output, and one for "all". `alone` is the bound of the output's own
+        model; `joint` is what the output adds to the bound of the joint model, with hyperparameters
+        held; `gain` is their difference. On mini-batches all are bounds on a sample of at most
+        1,000 rows. On full batches of more rows, the gain of a joint model that was not kept is
+        that of such a sample, scaled up.
         """
         sharing = self.fitted.sharing
         if sharing is None:
@@ -382,15 +384,15 @@ class HetMOGP(Questions, BaseEstimator):
                 predictions are written to `out`.
             outputs: the outputs to predict; all of them by default.
             given: the columns that likelihoods take beside their outputs, by name: a number for
-                all rows or one per row, such as `{"population": 1000}`. What is not given is
-                taken to be one: a rate per unit of exposure, a proportion of one trial. A `Table`
-                has its own.
-            out: for a `Table`, the Parquet file to write inputs and predictions to (a folder of
-                them by several processes); its path is what is returned then.
+                all rows or one per row, such as `{"population": 1000}`. A column that is not given
+                is taken to be one: then predictions are rates per unit of exposure, or proportions
+                of one trial. For a `Table` they are read from the table itself.
+            out: for a `Table`, the Parquet file to write inputs and predictions to (with several
+                processes, a folder of such files); its path is returned.
         """
         fitted = self.fitted
         if isinstance(X, Table) != (out is not None):
-            raise TypeError("give out=, the file to write, for a Table, and for nothing else")
+            raise TypeError("out= names the file to write for a Table, and goes with nothing else")
         if out is not None:
             return bulk.predict(fitted, X, outputs, out)
         return fitted.predict(X, outputs, given)
@@ -453,8 +455,8 @@ class HetMOGP(Questions, BaseEstimator):
         Args:
             X: the inputs, as for `fit`.
             Y: the outputs, as for `fit`.
-            by: a label for each row of X, where rows of one label were held out together: in the
-                standard errors they count as one.
+            by: a label for each row of X, if rows of one label were held out together. In the
+                standard errors the rows of one label count as one.
 
         Returns:
             values: how many were observed.
@@ -462,7 +464,7 @@ class HetMOGP(Questions, BaseEstimator):
             alone: NLPD of `alone_`; NaN where it is not known. On mini-batches it was fitted to
                 a sample of the rows, as `sharing_` was.
             constant: NLPD of the best constants of each output in the data fitted.
-            over_alone, over_constant: how many nats a value the model is better than each.
+            over_alone, over_constant: how many nats per value the model is better than each.
             over_alone_se, over_constant_se: the standard errors of these differences.
         """
         table, rows = baselines.compare(self.fitted, X, Y, by)
@@ -516,7 +518,7 @@ class HetMOGP(Questions, BaseEstimator):
         return restored(grid(self.columns_, self.input_range_, n), self.columns_)
 
     def __sklearn_tags__(self) -> Tags:
-        """What scikit-learn is told: inputs may be labels, outputs may be several and missing."""
+        """What scikit-learn is told: inputs may be labels, and there may be several outputs."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.multi_output = True
@@ -526,11 +528,11 @@ class HetMOGP(Questions, BaseEstimator):
         """How well lengthscales and correlations are determined: 90% intervals, by Laplace.
 
         They come from the curvature of the bound and of the hyperparameters' priors where learning
-        ended, two E-steps for each hyperparameter: seconds on hundreds of rows, about as long as
-        the fit on thousands. Inducing inputs are held, and dropped weights are taken to be zero. So
-        the intervals are somewhat too narrow, those of correlations most (docs/inference.md has
-        measured it). They are kept with the model, and `summary` shows them. A model fitted on
-        mini-batches has none.
+        ended. That takes two E-steps for each hyperparameter: seconds on hundreds of rows, about as
+        long as the fit on thousands. Inducing inputs are held, and dropped weights are taken to be
+        zero. So the intervals are somewhat too narrow, most of all those of correlations
+        (docs/inference.md has measurements). They are kept with the model, and `summary` shows
+        them. A model fitted on mini-batches has none.
 
         Args:
             X: the inputs that were fitted.
@@ -592,10 +594,10 @@ class HetMOGP(Questions, BaseEstimator):
         gives means, standard deviations and quantiles of each output, or the probabilities of its
         classes. JAX runs a program of an earlier version for at least six months.
 
-        It cannot do everything that `predict` can. There are no densities, samples, functions or
-        quantiles at other levels. Exposures and numbers of trials are one. Angles, and likelihoods
-        without a distribution function, have no quantiles. Models with local latents cannot be
-        exported.
+        It cannot do everything that `predict` can. It has no densities, samples, functions or
+        quantiles at other levels. Exposures and numbers of trials are taken to be one. Angles, and
+        likelihoods without a distribution function, have no quantiles. Models with local latents
+        cannot be exported.
 
         Args:
             folder: the folder to write; it is created if it does not exist.

@@ -169,9 +169,8 @@ class OutputPrediction:
     def quantile(self, q: float | Sequence[float]) -> np.ndarray:
         """The q-quantile at each input: shape (N,), or (k, N) for k levels.
 
-        For counts, classes in order and other whole numbers, the smallest value whose probability
-        of not being exceeded reaches q. For a likelihood without a distribution function, the
-        quantile of 4,000 samples.
+        For counts, classes in order and other whole numbers it is the smallest y with P(Y ≤ y) ≥ q.
+        For a likelihood without a distribution function it is the quantile of 4,000 samples.
         """
         self._need_order("quantiles")
         levels = np.atleast_1d(np.asarray(q, float))
@@ -260,7 +259,7 @@ class OutputPrediction:
         return result
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
-        """Draw n values at each input, (n, N), those of `Prediction.sample` with the same seed."""
+        """Draw n values at each input, (n, N), as `Prediction.sample` does with the same seed."""
         return self._whole.sample(n, seed, outputs=[self.name])[self.name]
 
     def _warned(self, what: str, values: np.ndarray) -> np.ndarray:
@@ -278,7 +277,7 @@ class OutputPrediction:
         return values
 
     def _need_order(self, what: str) -> None:
-        """Complain of what a likelihood without order, or without a cdf, cannot tell."""
+        """Raise an error if the likelihood has no order, or no cdf, and so cannot answer."""
         if what.endswith("function") and not self.likelihood.has_cdf:
             raise AttributeError(
                 f"output {self.name!r}: {self.likelihood.kind} has no cdf(y, f), so it has no "
@@ -318,7 +317,7 @@ class Observed:
 
     @cached_property
     def exact(self) -> np.ndarray:
-        """Which values are known from both sides; a rounded one is."""
+        """Which values are known exactly or bounded on both sides, as rounded ones are."""
         larger = self.prediction.likelihood.censored(self.prediction.given)
         stated, a, b = self.known
         return (stated | (np.isfinite(a) & np.isfinite(b))) & ~np.asarray(larger)
@@ -387,7 +386,7 @@ class Prediction(Mapping[str, OutputPrediction]):
     def sample(
         self, n: int = 1, seed: int = 0, outputs: Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """Joint draws of the outputs at each input, {name: (n, N)}; inputs are independent."""
+        """Joint draws of the outputs at each input, {name: (n, N)}; rows are independent."""
         chosen = list(self) if outputs is None else list(outputs)
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")

@@ -1,8 +1,9 @@
 """What one column of values looks like, and the likelihoods it admits: type, support, ties, zeros.
 
-Values that repeat were rounded, or have a probability of their own. No density may be compared with
-such a probability: candidates are compared by the probability of what a rounded value stands for,
-and where zero comes more often than rounding explains only those that allow for it are admitted.
+Values that repeat were rounded, or have a probability of their own, with which no density can be
+compared. Therefore candidates are compared by the probability of the interval that a rounded value
+stands for. If there are more zeros than rounding explains, only candidates that allow for them are
+admitted.
 """
 
 import re
@@ -45,7 +46,7 @@ HURDLES = tuple(
 class Proposal(NamedTuple):
     """What a column looks like, in words, and the likelihoods it admits (none: not an output).
 
-    `step` is what its values were rounded to, where so many repeat that it matters for comparing.
+    `step` is what its values were rounded to, if enough of them repeat to matter in comparisons.
     """
 
     seen: str
@@ -130,7 +131,7 @@ def _numbers(y: np.ndarray, name: str = "") -> Proposal:
 
 
 def _step(distinct: np.ndarray, n: int) -> float | None:
-    """What values are multiples of, where many of them repeat: 1, 2 or 5 times a power of ten."""
+    """What values are multiples of, if many repeat: 1, 2, 2.5 or 5 times a power of ten."""
     if 1.0 - len(distinct) / n < TIED or len(distinct) < 3:
         return None
     gap = float(np.min(np.diff(distinct)))

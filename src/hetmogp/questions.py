@@ -48,8 +48,8 @@ class Questions:
     ) -> dict[str, np.ndarray]:
         """Draw observations, jointly over rows and outputs.
 
-        `predict(X).sample()` draws each row for itself, which serves for one row; sums and
-        differences over rows need this one.
+        `predict(X).sample()` draws each row independently. Sums and differences over rows need the
+        joint draws of this method.
 
         Args:
             X: the inputs, as for `predict`.
@@ -197,7 +197,7 @@ class Questions:
                 log likelihood.
             seed: the seed of the draws.
             outputs: the outputs; all of them by default.
-            given: as for `predict`, where there is no Y, which has these columns itself.
+            given: as for `predict`; without Y only, as Y has these columns itself.
 
         Returns:
             An `InferenceData` (a `DataTree` from ArviZ 1 on): the parameter functions as `f` in

@@ -57,15 +57,16 @@ class Record:
         jitter: what is added to the diagonals of k(Z, Z).
         observed: how many values of each output were observed.
         input_range: the smallest and largest observed inputs, (2, p).
-        sampled: of a `Table`, how many rows the fit started from.
-        shared: where latents were chosen, whether the outputs share any.
-        sharing: likewise, the bound of each output's own model, and what it adds to the bound of
-            the joint model; the sums, and the bound of that, by the name "".
+        sampled: for a `Table`, how many of its rows were sampled to start the fit.
+        shared: whether the outputs share latents; None unless latents were chosen.
+        sharing: for each output, the bound of its own model and what it adds to the bound of the
+            joint model; under the name "", the sum of the former and the bound of the joint model.
+            None unless latents were chosen.
         seconds: how long it took.
-        marginal: of each output the constants that suit it best if nothing depends on the inputs,
+        marginal: for each output, the constants that suit it best if nothing depends on the inputs,
             see `marginal`; unknown in files of earlier versions.
-        held_out: which rows of the table were kept from the fit, where that was said.
-        widths: how well hyperparameters are determined, where `HetMOGP.intervals` was asked.
+        held_out: which rows of the table were kept from the fit, if they were marked.
+        widths: how well hyperparameters are determined, after `HetMOGP.intervals`.
         scored: the latest comparison with baselines.
     """
 
@@ -116,11 +117,11 @@ class Record:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What JSON can hold of it: all but arrays and what belongs to single outputs."""
+        """What is written as JSON: all but arrays and the numbers of observed values."""
         return {k: v for k, v in asdict(self).items() if k not in (*ARRAYS, "observed")}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The rest, as a file of numbers holds it."""
+        """The arrays, by name."""
         return {name: getattr(self, name) for name in ARRAYS}
 
 

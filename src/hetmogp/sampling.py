@@ -78,7 +78,7 @@ class FunctionDraws:
             return paths(self._fitted.scaling.apply(table))
 
     def order(self, table: Float[np.ndarray, "N p"]) -> Int[np.ndarray, " N"]:
-        """In which order rows are best asked for, some at a time."""
+        """The order in which rows are best asked for, some at a time."""
         with session(self._fitted.dtype):
             best = self._paths.order(self._fitted.scaling.apply(table))
         return np.arange(len(table)) if best is None else best

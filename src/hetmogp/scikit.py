@@ -29,16 +29,16 @@ DENSITY = "log_density"
 def scorer(metric: Any, output: str | None = None) -> "Scorer":
     """A scorer of one output, for `cross_val_score`, `GridSearchCV` and their like.
 
-    Higher is better, as for all scorers. Values that were not observed have no part in the score,
-    nor have those that are only known to lie beyond a limit. An output with classes, or of yes and
-    no, is scored as a classifier: its most probable class, or its probabilities where the metric
-    asks for them. Any other is scored as a regressor, by its mean.
+    Higher is better, as for all scorers. Values that were not observed are left out. So are those
+    that are only known to lie beyond a limit, except that they count in "log_density". An output
+    with classes, or of yes and no, is scored as a classifier: by its most probable class, or by its
+    probabilities if the metric asks for them. Any other is scored as a regressor, by its mean.
 
     Args:
         metric: a name that scikit-learn knows, such as "r2", "neg_mean_absolute_error", "accuracy",
             "roc_auc" or "neg_log_loss"; or one of its scorers, as `make_scorer` gives; or
             "log_density", the mean log predictive density of the output.
-        output: its name; may be left out where there is only one.
+        output: its name; it may be omitted if there is only one.
 
     Example:
         >>> import numpy as np, hetmogp as hm
@@ -51,7 +51,7 @@ def scorer(metric: Any, output: str | None = None) -> "Scorer":
         (2,)
     """
     if metric != DENSITY:
-        get_scorer(metric)  # which complains of a name that it does not know
+        get_scorer(metric)  # raises an error for a name that it does not know
     return Scorer(metric, output)
 
 

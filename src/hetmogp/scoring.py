@@ -28,12 +28,13 @@ def evaluate(model: HetMOGP, X: Any, Y: Any, level: float = 0.9) -> pd.DataFrame
     Returns:
         values: how many were observed.
         nlpd: the mean negative log predictive density of a value; "global" is the sum.
-        coverage: the share of values inside their central interval. Of whole numbers it may well be
-            more than `level`, as intervals end at whole numbers too.
+        coverage: the share of values inside their central interval. For whole numbers it may well
+            be more than `level`, as intervals end at whole numbers too.
         rmse: the root mean squared error of the predictive mean, for numbers.
         accuracy: the share of values that were the most probable, for classes and yes or no.
 
-    What is only known to be beyond a limit has a probability, and no part in coverage and error.
+    A value that is only known to be beyond a limit counts in `nlpd`, with the probability of that,
+    but not in coverage and error.
     """
     fitted = model.fitted
     return scores(model.output_names_, fitted.observe(fitted.read(X, Y)), level)
@@ -75,16 +76,16 @@ def pit(observed: Mapping[str, Observed]) -> dict[str, np.ndarray]:
 
 
 def has_transforms(likelihood: Likelihood) -> bool:
-    """Whether `transforms` say anything: not of classes without an order, nor of yes and no."""
+    """Whether `transforms` say anything: not for yes or no, or for classes without an order."""
     return likelihood.outcome not in ("nominal", "yes/no")
 
 
 def transforms(observed: Observed) -> np.ndarray:
     """Where each value falls in its predictive distribution: uniform if predictions are right.
 
-    The probability integral transform P(Y ≤ y), spread at random (from a fixed seed) over what has
-    a probability of its own and over what a censored time may have been. For a likelihood without a
-    distribution function, the rank among samples.
+    This is the probability integral transform P(Y ≤ y). Where a value has a probability of its own,
+    or was censored, it is spread at random (from a fixed seed) over the range that is possible. For
+    a likelihood without a distribution function it is the rank among samples.
     """
     prediction, y = observed.prediction, observed.numbers
     likelihood = prediction.likelihood
@@ -112,7 +113,7 @@ def transforms(observed: Observed) -> np.ndarray:
 
 
 def reliability(observed: Observed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of classes, in groups of one size: probability, observed share, and 95% of chance."""
+    """For groups of equal size: probability, observed share, and the reach of chance (95%)."""
     p = observed.prediction.probabilities
     hit = observed.numbers[:, None] == np.arange(p.shape[1])
     if observed.prediction.likelihood.outcome == "yes/no":

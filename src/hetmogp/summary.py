@@ -24,34 +24,34 @@ class Summary:
     of every function is not used, and not listed.
 
     Attributes:
-        outputs: of each output its likelihood, how many values were observed, and the constants
+        outputs: for each output its likelihood, how many values were observed, and the constants
             that were learned or fixed.
-        sentences: of each output, what the inputs and the other outputs are worth, in words: from
+        sentences: for each output, what the inputs and the other outputs are worth, in words: from
             the latest `compare_baselines` or `leave_one_out`, else from `HetMOGP.sharing_`.
         scored: which rows the sentences are about, in words.
-        functions: of each parameter function its link, its constant b and its prior standard
+        functions: for each parameter function its link, its constant b and its prior standard
             deviation, both before the link, and whether it is flat.
-        latents: of each latent in use its kernel, in words and in the units of the inputs, and its
+        latents: for each latent in use its kernel, in words and in the units of the inputs, and its
             rank.
         unused: how many latents are not in use.
         lengthscales: the numbers of the kernels in use, with 90% intervals (after
             `HetMOGP.intervals`); `flat` is a lengthscale beyond the range of the data.
         shares: the share of each parameter function's prior variance that comes from each latent
             in use.
-        local: the share of the same that comes from local latents.
+        local: the share of that variance that comes from all local latents together.
         correlation: the prior correlation between parameter functions at one input; NaN where a
             function is flat, and where it is ±1 by construction.
         correlation_lower: the lower ends of 90% intervals of the correlations; None before
             `HetMOGP.intervals`.
         correlation_upper: the upper ends.
         constructed: the signs of correlations that are ±1 by construction, zero elsewhere.
-        gains: what each output gains from the others, in nats (`HetMOGP.sharing_`), where latents
-            were chosen; None where they were not.
-        shared: likewise, whether the outputs share latents.
+        gains: what each output gains from the others, in nats (`HetMOGP.sharing_`); None unless
+            latents were chosen.
+        shared: whether the outputs share latents; None unless latents were chosen.
         effects: the slopes of linear inputs (`HetMOGP.effects_`).
         groups: the standard deviation between the levels of each group, by parameter function.
-        sharing: of each output the largest |correlation| between one of its parameter functions and
-            one of another output's; zero means that it learns nothing from the others.
+        sharing: for each output the largest |correlation| between one of its parameter functions
+            and one of another output's; zero means that it learns nothing from the others.
         bound: the evidence lower bound.
         converged: whether the convergence rule was met.
         effort: rounds or steps, method and seconds, in words.
@@ -158,7 +158,7 @@ class Summary:
 
     @property
     def decision(self) -> str | None:
-        """What was chosen, in one line, where something was to be chosen."""
+        """What was chosen, in one line; None if there was nothing to choose."""
         if self.gains is None or len(self.gains) < 3:
             return None
         gain = float(self.gains["gain"].iloc[-1])

@@ -408,7 +408,7 @@ def _unsupported(where: str, row: int, value: Any, what: str, support: str, othe
 
 
 def same_index(name: str, X: Any, y: Any, whose: str = "of Y") -> None:
-    """Complain of rows that were put in another order."""
+    """Raise an error if two indexes differ: rows may be in another order."""
     indexed = isinstance(X, pd.DataFrame | pd.Series) and isinstance(y, pd.Series | pd.DataFrame)
     if indexed and not X.index.equals(y.index):
         first = "of its values" if whose not in ("of Y", "of given") else "of X"

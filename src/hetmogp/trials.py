@@ -1,9 +1,9 @@
 """A likelihood tried on one output in a fraction of a second, for `discovery`.
 
-Each parameter function is a constant and a weighted sum of features of the inputs: bumps (a radial
-basis over all inputs, and one along each), of three widths. The weights have a normal prior, and
-the most probable ones are found by L-BFGS; what counts is the log density of rows held out. This is
-a Gaussian process without its uncertainty.
+Each parameter function is a constant plus a weighted sum of features of the inputs. The features
+are bumps (a radial basis over all inputs, and one along each); three widths of them are tried. The
+weights have a normal prior, and L-BFGS finds the most probable ones. The score is the log density
+of held-out rows. This is a Gaussian process without its uncertainty.
 """
 
 import equinox as eqx
@@ -101,9 +101,9 @@ def held_out(
     train: np.ndarray,
     test: np.ndarray,
 ) -> Float[np.ndarray, " n"] | None:
-    """Learn from some rows, and the log density of others; nothing where one is not finite.
+    """Learn from some rows and return the log density of others; None if one is not finite.
 
-    The width for one half of the others is the best for the other half.
+    Each half of the others uses the width that scores best on the other half.
     """
     start = likelihood.start(y[train])
     J, K = len(start.constant), tables[0].shape[1]
@@ -143,10 +143,11 @@ def cross_fitted(
     most: int,
     seed: int,
 ) -> Float[np.ndarray, " N"] | None:
-    """The log density of each value, as a mean over fits to others; nothing where one fails.
+    """The log density of each value, as a mean over fits to others; None if a fit fails.
 
-    Every fit has 60% of the rows, or `most`. Which rows these are decides between likelihoods that
-    are nearly as good. Several fits need no further compiling, and cost little.
+    Every fit takes 60% of the rows, but no more than `most`. Several fits are made because the
+    choice of rows can decide between likelihoods that are nearly as good. They need no further
+    compiling, and cost little.
     """
     N = len(y)
     many = min(most, max(1, int(0.6 * N)))

@@ -42,13 +42,13 @@ def experiment(
     gap: a binary output is predicted where it was never seen, from a real one that was. Ten draws
     take two minutes; it needs no data.
 
-    behaviour: a person's week, at home, movement and phone, minutes or whole hours hidden.
+    behaviour: a person's week (at home, movement, phone), of which minutes or hours are hidden.
 
-    london: house sales, flat or not and log price; also hidden in a third of the map.
+    london: house sales (flat or not, log price), also with one hidden in a third of the map.
 
-    register: one pass over four years of London's sales, beside one over 2017: time and memory.
+    register: time and memory of one pass over London's sales in 2017, and over four years.
 
-    arrhythmia: sex and age from 255 measurements of the heart; beside penalised regressions.
+    arrhythmia: sex and age from 255 measurements of the heart, beside penalised regressions.
 
     Examples:
     hetmogp experiment gap --splits 3

@@ -144,7 +144,7 @@ def fit(
     restarts: Annotated[int | None, typer.Option(min=1, help="How many starts to try.")] = None,
     dtype: Annotated[
         Literal["float64", "float32"], typer.Option(help="The precision of all computations.")
-    ] = ("float64"),
+    ] = "float64",
     holdout: Annotated[
         float,
         typer.Option(min=0.0, max=0.9, help="The share of rows kept from the fit, to score it on."),
@@ -182,7 +182,7 @@ def fit(
         bool,
         typer.Option(
             "--distributed",
-            help="Fit by several processes that all run this command: under SLURM, Kubernetes or "
+            help="Fit with several processes that all run this command: under SLURM, Kubernetes or "
             "mpirun, or with the next three options.",
         ),
     ] = False,
@@ -273,7 +273,7 @@ def fit(
 def _group(
     wanted: bool, coordinator: str | None, processes: int | None, process: int | None
 ) -> Iterator[bool]:
-    """Make this process one of a group, if so wanted; tells whether it is the first."""
+    """Make this process one of a group, if that is wanted; yields whether it is the first."""
     if not wanted:
         if (coordinator, processes, process) != (None, None, None):
             fail("--coordinator, --processes and --process go with --distributed")

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["formula"]
 
-# Marks, and what stands between them: a text in quotes may hold marks of its own.
+# Marks, and what stands between them; marks within quotes or brackets do not count.
 PIECES = re.compile(r"""[+*()]|(?:'[^']*'|"[^"]*"|\[[^\]]*\]|[^+*()'"\[])+|.""", re.DOTALL)
 QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 BETWEEN = re.compile(r""",(?=(?:[^'"\[\]()]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\))*$)""")
@@ -83,7 +83,7 @@ def _inside(text: str, pieces: list[str]) -> tuple[str, list[str]]:
 
 
 def _split(words: str) -> Iterator[str]:
-    """Words between colons; those of a text in quotes do not count."""
+    """Words between colons; colons within quotes do not count."""
     yield from re.split(r""":(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""", words)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "chosen", "only", "scored"]
 
 
-A_FEW = 0.1  # of the rows may lie beyond those fitted, as some at the ends do
+A_FEW = 0.1  # share of rows that may lie beyond those fitted, as some at the ends do
 
 
 class Chosen(NamedTuple):

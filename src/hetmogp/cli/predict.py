@@ -16,7 +16,7 @@ from .files import (
     will_write_table,
 )
 
-MANY = 100_000  # rows, of which a grid over three inputs soon has more
+MANY = 100_000  # rows; a grid over three inputs soon has more
 
 if TYPE_CHECKING:
     from ..model import HetMOGP

@@ -58,7 +58,7 @@ def fit_and_score(
         likelihoods: by output.
         train: X and Y, as for `fit`.
         test: for each output to score, inputs and values.
-        models: by name, each made from likelihoods and options; the joint and independent ones.
+        models: by name, what makes each from likelihoods and options; joint and independent ones.
         **options: the options of the models.
     """
     rows, fitted = [], {}

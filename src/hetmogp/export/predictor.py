@@ -1,4 +1,4 @@
-"""Predicts with a model that hetmogp has exported: this file and the two beside it are all of it.
+"""Predicts with a model that hetmogp has exported: this file and the two beside it are enough.
 
 It needs JAX, NumPy and flatbuffers, but neither hetmogp nor the data. If the folder is `weather`:
 
@@ -51,7 +51,7 @@ class Predictor:
         with jax.enable_x64(self.facts["dtype"] == "float64"):
             for begin in range(0, max(len(X), 1), rows):
                 part = X[begin : begin + rows]
-                full = np.resize(part, (rows, len(inputs)))  # the rows again and again
+                full = np.resize(part, (rows, len(inputs)))  # repeated to fill the program
                 found, n = self._run(full.astype(self.facts["dtype"])), len(part)
                 results.append(jax.tree.map(lambda a, n=n: np.asarray(a)[:n], found))
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *results)

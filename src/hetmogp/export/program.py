@@ -187,7 +187,7 @@ def _quantile(
 
 
 def _bracket(f: Any, a: Array, b: Array, lowest: float, highest: float) -> tuple[Array, Array]:
-    """Two points with f < 0 at the first and f ≥ 0 at the second, f increasing, where there are."""
+    """Points where an increasing f is < 0 at the first and ≥ 0 at the second, if there are any."""
 
     def misses(state: Any) -> Array:
         a, b, _, n = state
@@ -209,9 +209,9 @@ def _bracket(f: Any, a: Array, b: Array, lowest: float, highest: float) -> tuple
 
 
 def _halved(f: Any, a: Array, b: Array) -> Array:
-    """The upper end of a bracket of an increasing step, halved until it is shorter than one half.
+    """The upper end of a bracket of an increasing step, halved until it is at most one half long.
 
-    Then it holds no second whole number.
+    Then it holds at most one whole number.
     """
 
     def long(state: Any) -> Array:
@@ -274,6 +274,6 @@ def _on_line(low: float, high: float, centre: Array, std: Array) -> tuple[Array,
 
 
 def _usual(at: Array, unit: Array) -> tuple[Array, Array]:
-    """Where to look and how far: anything finite will do."""
+    """Where to look and how far, if these are finite; otherwise 0 and 1 will do."""
     fine = jnp.isfinite(at) & jnp.isfinite(unit) & (unit > 0.0)
     return jnp.where(fine, at, 0.0), jnp.where(fine, unit, 1.0)

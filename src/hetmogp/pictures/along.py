@@ -94,7 +94,7 @@ def along(
 
 
 def _of_place(dots: Dots, place: Place) -> Dots:
-    """What was observed at one of several places has its colour, and no entry in the legend."""
+    """Observed values at one of several places have its colour, and no entry in the legend."""
     if not place.name:
         return dots
     return replace(dots, name="", group=place.name, hidden=place.hidden, colour=place.colour)

@@ -22,10 +22,10 @@ class Map(NamedTuple):
     """What a map shows.
 
     Attributes:
-        what: "mean" (of a yes/no output its probability), or "std", the standard deviation of new
+        what: "mean" (for a yes/no output its probability), or "std", the standard deviation of new
             values.
-        label: of an output with classes: the class whose probability is shown.
-        above: a limit: show how probable it is that a new value exceeds it.
+        label: for an output with classes, the class whose probability is shown.
+        above: a limit; then the map shows how probable it is that a new value exceeds it.
     """
 
     what: Literal["mean", "std"] = "mean"
@@ -33,7 +33,7 @@ class Map(NamedTuple):
     above: float | None = None
 
     def check(self) -> None:
-        """Complain of what does not go together."""
+        """Raise an error for what does not go together."""
         if self.what not in ("mean", "std"):
             raise ValueError(f'what must be "mean" or "std", not {self.what!r}')
         if self.above is not None and (self.label is not None or self.what != "mean"):

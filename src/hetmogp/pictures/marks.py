@@ -61,7 +61,7 @@ class Mark:
     Attributes:
         name: in the legend; none where it is empty.
         group: marks of one group are hidden and shown together.
-        hidden: whether it is hidden until the reader asks for it, where readers can ask.
+        hidden: whether it is hidden until the reader asks for it; only pages can hide.
     """
 
     name: str = ""
@@ -79,7 +79,7 @@ class Shade(Mark):
 
 @dataclass(frozen=True, kw_only=True)
 class Band(Mark):
-    """What lies between two curves; `words` are shown at each x where there is a pointer."""
+    """The area between two curves; `words` are shown at each x when a pointer is there."""
 
     x: np.ndarray
     lower: np.ndarray
@@ -107,7 +107,7 @@ class Line(Mark):
 
 @dataclass(frozen=True, kw_only=True)
 class Dots(Mark):
-    """Points; their `colour` is one for all, one each, or with `values` that of the scale."""
+    """Points; `colour` is one for all or one each. With `values` the scale gives the colours."""
 
     x: np.ndarray
     y: np.ndarray
@@ -121,7 +121,7 @@ class Dots(Mark):
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Mark):
-    """Points with a bar from `lower` to `upper`, joined by a dotted line where asked."""
+    """Points with a bar from `lower` to `upper`; a dotted line joins them if `joined`."""
 
     x: np.ndarray
     y: np.ndarray
@@ -140,8 +140,8 @@ class Heat(Mark):
         x: of the columns.
         y: of the rows.
         z: a number for each cell; NaN for none.
-        text: written into the cells, where they have room.
-        what: the number is called so where there is a pointer.
+        text: what is written into the cells, if they have room.
+        what: what the number is called, next to a pointer.
         more: another number for each cell, and what it is called.
     """
 
@@ -230,8 +230,8 @@ class Picture:
         y: the vertical axis.
         scale: of colours, where cells or points have them.
         title: above.
-        caption: what there is to see, in words.
-        height: of a page, in pixels.
+        caption: what the picture shows, in words.
+        height: on a page, in pixels.
     """
 
     marks: Sequence[Mark]

@@ -17,7 +17,7 @@ DASHES: tuple[Dash, ...] = ("", "dash", "dot", "dashdot")
 
 
 def calibration(seen: Mapping[str, Observed]) -> Picture:
-    """Observed coverage against nominal coverage; of classes observed shares against predictions.
+    """Observed against nominal coverage; for classes, observed shares against predictions.
 
     Args:
         seen: the observed values of each output, with predictions.
@@ -53,9 +53,9 @@ def calibration(seen: Mapping[str, Observed]) -> Picture:
 
 
 def _chance(counts: Sequence[int]) -> list[Mark]:
-    """Where 95% of whole curves of n values would stay, by Kolmogorov and Smirnov.
+    """The band in which 95% of the curves of n values stay, by Kolmogorov and Smirnov.
 
-    Where outputs differ much in size, for the smallest and the largest.
+    If outputs differ much in size, there is a band for the smallest and one for the largest.
     """
     if not counts:
         return []

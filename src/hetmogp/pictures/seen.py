@@ -38,9 +38,9 @@ def of_these_labels(
 
 
 def observed_marks(likelihood: Likelihood, x: np.ndarray, seen: Seen) -> list[Dots]:
-    """What was observed: dots, or ticks where there are few values; triangles where censored.
+    """What was observed: dots, or ticks if only few values are possible; triangles if censored.
 
-    Classes without an order have a row of ticks each, above the areas of their probabilities.
+    Each class without an order has a row of ticks, above the areas of the probabilities.
     """
     values = likelihood.decode(seen.codes) if likelihood.labelled else seen.values
     words_of = [str(v) if likelihood.labelled else short(v) for v in values]

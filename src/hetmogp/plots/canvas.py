@@ -54,7 +54,7 @@ def panels_for(n: int, axes: Any, height: float = 2.4) -> np.ndarray:
 
 
 def legend_for(ax: Axes, own: bool) -> None:
-    """Above new axes, which have room for it; inside those of the user, which may have a title."""
+    """Put the legend above new axes, and inside those of the user, which may have a title."""
     handles, labels = ax.get_legend_handles_labels()
     if own:
         wide = [0.55 + 0.072 * len(label) for label in labels]  # inches, about

@@ -104,8 +104,8 @@ def latents(
 def coregionalisation(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
     """How the parameter functions go together: their correlations, from Σ_q B_q.
 
-    Lines separate the outputs. Pairs without a correlation to show are grey: a function is flat, or
-    both have one latent in common and no other.
+    Lines separate the outputs. A pair is grey if it has no correlation to show: a function is flat,
+    or both have one latent in common and no other.
 
     Args:
         model: a fitted model.
@@ -144,7 +144,7 @@ def bound(model: HetMOGP, *, ax: Axes | None = None) -> Axes:
 
 
 def _band(x: np.ndarray, mean: np.ndarray, reach: np.ndarray, level: float, ax: Axes) -> None:
-    """A mean and so much each way."""
+    """A mean, and a band that reaches equally far on either side."""
     name = f"{100 * level:g}% band"
     ax.fill_between(x, mean - reach, mean + reach, color=INK, alpha=0.18, lw=0, label=name)
     ax.plot(x, mean, color=INK, lw=2, label="mean")

@@ -32,21 +32,20 @@ def posterior(
 ) -> Axes:
     """One output along an input: what is expected, and how far it may be off.
 
-    For a yes/no output the line is its probability and the band what is not known about that
-    probability; likewise for the rate of one that has an exposure or a number of trials in a
-    column. For any other the line is the mean (the median where there is no finite mean, or where
-    classes in order are not numbers) and the band holds new values with probability `level`. For a
-    Categorical output the probabilities of the classes are stacked.
+    For a yes/no output the line is its probability, and the band shows how uncertain that
+    probability is. The same is drawn for the rate of an output with a column of exposures or of
+    numbers of trials. For any other output the line is the mean (the median if there is no finite
+    mean, or if classes in order are not numbers), and the band holds new values with probability
+    `level`. For a Categorical output the probabilities of the classes are stacked.
 
     Args:
         model: a fitted model.
         output: the output's name.
-        x: where to draw, in increasing order; by default 300 inputs over the range of the data, or
-            of those that were fitted where none are given.
+        x: where to draw, in increasing order; by default 300 inputs over the range of the data
+            given, or of the data that were fitted.
         along: the input to draw along, by name, where more than one is a number or a date.
         at: values of the other inputs, by name, such as `{"site": "north"}`; by default the median
-            of numbers and the most frequent label. Of the data only rows with those labels are
-            drawn.
+            of numbers and the most frequent label. Only data with those labels are drawn.
         X: inputs of data to draw as well, in any form that `fit` takes.
         Y: their outputs. Long ranges in which this one was not observed are marked.
         level: of the band.
@@ -147,13 +146,13 @@ def surface(
         output: the output's name.
         X: inputs of data to draw as well, in any form that `fit` takes.
         Y: their outputs.
-        grid: how many inputs each way, over the range of the data, or of those that were
+        grid: how many inputs each way, over the range of the data given, or of the data that were
             fitted.
         what: "mean" (for a yes/no output its probability), or "std", the standard deviation of new
             values.
-        label: of an output with classes: the class whose probability to draw. For a Categorical
-            output the most probable class is drawn without it.
-        above: a limit: draw how probable it is that a new value exceeds it.
+        label: for an output with classes, the class whose probability to draw. Without it, a
+            Categorical output is drawn by its most probable class.
+        above: a limit; then the map shows how probable it is that a new value exceeds it.
         inputs: the names of the two inputs to draw over, where there are more; the others are held
             at their medians.
         ax: where to draw.

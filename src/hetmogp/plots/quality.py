@@ -22,14 +22,14 @@ def calibration(
 ) -> Axes:
     """Are predictions as sure as they should be? On the diagonal they are.
 
-    A line per output: which share of its values lies in the central interval of each nominal
-    coverage, by probability integral transforms (spread at random, from a fixed seed, over what has
-    a probability of its own and over what a censored time may have been). A calibrated output
-    leaves the grey band somewhere in one picture of twenty.
+    A line for each output shows which share of its values lies in the central interval of each
+    nominal coverage, by probability integral transforms. (These are spread at random, from a fixed
+    seed, over what has a probability of its own and over what a censored time may have been.) A
+    calibrated output leaves the grey band somewhere in one picture of twenty.
 
-    Central intervals say nothing about a yes/no or Categorical output: for these the dots are
-    groups of predictions, the predicted probability across and the observed share up, with bars for
-    what chance allows 95 times in 100.
+    Central intervals say nothing about a yes/no or Categorical output. For these, dots are groups
+    of predictions: the predicted probability across, the observed share up, and bars for what
+    chance allows 95 times in 100.
 
     Args:
         model: a fitted model.

@@ -15,7 +15,7 @@ from ..session import session
 __all__ = ["notes"]
 
 FEW_VALUES = 20
-CROWDED = 0.9999  # correlation of neighbouring inducing inputs beyond which half of them would do
+CROWDED = 0.9999  # correlation of neighbouring inducing inputs above which half would do
 SPARSE = 0.5  # and below which there are too few of them
 APART = 0.1  # correlation with other outputs below which nothing is shared
 

@@ -159,7 +159,7 @@ class Pictures:
         return [replace(picture, caption=caption)]
 
     def _ahead(self, j: int) -> tuple[Line, float]:
-        """Dates past the end, as far apart as those of the data, and where to begin showing it."""
+        """Dates past the end, spaced as those of the data, and where to begin showing the data."""
         first, last = range_of(self._model, self._data)[:, j]
         reach = AHEAD * (last - first)
         apart = reach / STEPS
@@ -209,7 +209,7 @@ class Pictures:
         return found
 
     def _limits(self, prediction: OutputPrediction) -> list[pictures.Map]:
-        """The limit of an output whose values are numbers, as a map of their being above it."""
+        """What to map of a limit, if there is one: how probable it is that it is exceeded."""
         name, likelihood = prediction.name, prediction.likelihood
         if name in self._above:
             return [pictures.Map(above=self._above[name])]
@@ -274,7 +274,7 @@ class Pictures:
 
 
 def _with_draws(wanted: int, make: Callable[[int], Picture]) -> tuple[Picture, int]:
-    """A picture with draws, and how many: none of a kernel whose functions cannot be drawn."""
+    """A picture with draws, and how many: none if functions of its kernel cannot be drawn."""
     try:
         return make(wanted), wanted
     except FeaturesMissingError:

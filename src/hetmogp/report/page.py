@@ -47,8 +47,8 @@ def write(
         X: inputs of data to show and to score the model on, as for `fit`.
         Y: its outputs.
         title: of the page.
-        above: a limit, or one by output: maps show how probable it is that it is exceeded. Without
-            it they show this of the upper quartile of the observed values.
+        above: a limit, or one by output: maps show how probable it is that it is exceeded. By
+            default the limit is the upper quartile of the observed values.
 
     Returns:
         The warnings it contains.

@@ -51,11 +51,11 @@ def check_arrays(
     facts: Mapping[str, Any],
     functions: int,
 ) -> None:
-    """Compare the arrays of a model with the rules, and with what its description has room for.
+    """Compare the arrays of a model with the rules, and their sizes with its description.
 
     Args:
         arrays: by name.
-        places: the numbers of the model that was described, by name, not yet those of the file.
+        places: the numbers of the model as it was described, by name, before the file fills them.
         columns: the inputs.
         facts: the description, which was checked.
         functions: J.
@@ -68,7 +68,7 @@ def check_arrays(
         rules[f"parameters.prior.{name}"] = (shape, SPECIAL.get(name, FINITE))
     for name, shape in FAMILIES[facts["q"]].arrays.items():
         rules[f"q.{name}"] = (shape.replace("R", "S"), FINITE)  # of smooth latents alone
-    tables = facts["options"].get("inducing") == "tables"  # which the user placed: they are kept
+    tables = facts["options"].get("inducing") == "tables"  # placed by the user, and kept
     given = sum(name.startswith("inducing.") for name in arrays)
     if bool(given) != tables:
         raise ValueError(f"options.inducing does not match {given} tables of inducing inputs")

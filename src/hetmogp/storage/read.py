@@ -175,7 +175,7 @@ def _alone(
     apart: dict[str, np.ndarray],
     custom: Mapping[str, type],
 ) -> Fitted | None:
-    """The model in which outputs share nothing, if the file holds one: the same but for these."""
+    """The model in which outputs share nothing, if the file has one; the rest is the same."""
     own = facts.get("alone")
     if own is None:
         if apart:

@@ -103,7 +103,7 @@ def _name(kinds: Mapping[str, type], thing: Any) -> str:
 def refuse_unsaveable(
     likelihoods: Mapping[str, Likelihood | str], X: pd.DataFrame, Y: pd.DataFrame
 ) -> None:
-    """Complain of what `save` could not write after a fit, before it.
+    """Raise an error, before a fit, for what `save` could not write after it.
 
     Args:
         likelihoods: by output; "auto" where one is to be found.
@@ -128,7 +128,7 @@ def refuse_unsaveable(
 
 
 def _refuse_odd(what: str, labels: Iterable[Any]) -> None:
-    """Complain of a label that a file cannot hold."""
+    """Raise an error for a label that a file cannot hold."""
     for label in labels:
         label = label.item() if isinstance(label, np.generic) else label
         if not is_plain(label):
@@ -150,7 +150,7 @@ def _of_column(column: Column) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A value as JSON has it: kernels by name and fields, arrays and numbers of NumPy as Python's.
 
-    What JSON has nothing for is left as it is.
+    What JSON cannot hold is left as it is.
     """
     if isinstance(value, Kernel):
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

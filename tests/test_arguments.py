@@ -184,7 +184,7 @@ FRAME = pd.DataFrame(
         (
             {"cases": hm.Poisson(exposure="people")},
             {"people": (3, np.nan)},
-            r"column 'people', row 3: nothing is not a valid exposure",
+            r"column 'people', row 3: a missing value is not a valid exposure",
         ),
         (
             {"cases": hm.Binomial(trials="n")},

@@ -256,7 +256,7 @@ def curve_of(model: HetMOGP, prediction: OutputPrediction, level: float) -> Curv
 def bundle_of(
     model: HetMOGP, output: str, table: np.ndarray, n: int, of: Kind = "expected"
 ) -> np.ndarray:
-    """Draws of an output or of its expected value along a line, (n, N); each is one function."""
+    """Draws of an output, or of its expected value, along a line, (n, N): a function each."""
     likelihood = likelihood_of(model, output)
     if likelihood.outcome in ("nominal", "circular"):
         raise ValueError(

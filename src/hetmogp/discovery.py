@@ -330,7 +330,7 @@ def _held_out(
         # A density, times the step, is about the probability that a rounded likelihood gives.
         width = np.log(step) if candidate is plain else 0.0
     X, columns = table
-    with session():  # one is of its thread alone
+    with session():  # a session holds in its own thread only
         likelihood, numbers = observe("y", candidate, series.iloc[rows].tolist())
         phi = features(X[rows], columns, seed)
         scores = cross_fitted(likelihood, phi, numbers, TRAIN, seed)

@@ -124,7 +124,7 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
     wrong = ~np.isfinite(table)
     row, j = (int(k) for k in np.argwhere(wrong)[0])
     value = "NaN" if np.isnan(table[row, j]) else f"{table[row, j]}"
-    shown = "nothing" if columns[j].kind != "number" else value
+    shown = "a missing value" if columns[j].kind != "number" else value
     rows = int(wrong.any(axis=1).sum())
     have = "1 row has" if rows == 1 else f"{rows:,} rows have"
     return (

@@ -1,4 +1,4 @@
-"""Scores of single values left out, without refits: by their cavities.
+"""Scores of values left out one at a time, without refits, by their cavities.
 
 At the best q(u), the value y_n of an output acts on its parameter functions as a Gaussian site,
 with the precision −2G and the slope r there, r and G being the gradients of E[log p(y_n | f)] with

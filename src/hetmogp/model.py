@@ -607,7 +607,7 @@ class HetMOGP(Questions, BaseEstimator):
                 default.
         """
         chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
-        self.fitted.asked(None, 0, chosen, None)  # refuses outputs that there are not
+        self.fitted.asked(None, 0, chosen, None)  # refuses outputs that do not exist
         return export(self.fitted, folder, chosen, quantiles, platforms)
 
 
@@ -624,8 +624,8 @@ def load(path: str | os.PathLike, custom: Iterable[type] = ()) -> HetMOGP:
 
     Args:
         path: the file.
-        custom: the classes of likelihoods and kernels that are not the package's own, should the
-            model use any.
+        custom: the classes of likelihoods and kernels that are not the package's own, if the model
+            uses any.
 
     Example:
         >>> import tempfile, numpy as np, hetmogp as hm

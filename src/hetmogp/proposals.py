@@ -21,7 +21,7 @@ __all__ = ["FEWEST", "Proposal", "propose", "together"]
 
 LARGEST_COUNT = 10_000  # larger whole numbers are taken for measurements
 FEWEST = 20  # with fewer observed values candidates are not compared
-FEW = 6  # so many different whole numbers may be the codes of classes
+FEW = 6  # up to so many different whole numbers may be codes of classes
 WIDE = 40  # whole numbers over so wide a range may be a measurement
 MANY_CLASSES = 50
 TIED = 0.1  # of the values, from which on they count as rounded

@@ -281,7 +281,7 @@ class Summary:
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """A table for people, whatever characters names and labels have."""
+    """A table for people, without control characters in names and labels."""
     cells = table.map(lambda value: printable(value) if isinstance(value, str) else value)
     return cells.rename_axis(None).rename(index=printable, columns=printable)
 

@@ -399,7 +399,7 @@ def _unsupported(where: str, row: int, value: Any, what: str, support: str, othe
     shown = (
         repr(value)
         if not isinstance(value, float)
-        else "nothing"
+        else "a missing value"
         if value != value
         else f"{value:g}"
     )

@@ -160,7 +160,7 @@ def say(text: object) -> None:
 
 
 def print_data(text: str) -> None:
-    """Print data for programs as they are, unless it is a terminal that they are printed to."""
+    """Print data for programs: as they are, but on a terminal without control characters."""
     if sys.stdout.isatty():
         text = "\n".join(map(printable, text.split("\n")))
     _print(text, end="")

@@ -223,7 +223,7 @@ def will_write(path: Path, *read: Path | None) -> None:
 
 
 def will_write_table(path: Path | None, *read: Path | None) -> None:
-    """The same of a table, if one is to be written."""
+    """The same for a table, if one is to be written."""
     if path is None:
         return
     will_write(path, *read)

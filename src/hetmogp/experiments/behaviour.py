@@ -81,7 +81,7 @@ def in_blocks(minutes: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataF
 def _some_hours(
     minutes: pd.DataFrame, name: str, taken: list[float], rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
-    """When some hours begin in which the output was seen and none is hidden, and their rows."""
+    """The start and the rows of some hours in which an output was seen and none is hidden."""
     times = minutes["t"].to_numpy()
     for _ in range(1000):
         begin = float(rng.choice(times)) - WIDTH / 2

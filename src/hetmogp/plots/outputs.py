@@ -69,7 +69,7 @@ def posterior(
 def observations(
     x: Any, y: Any, *, ax: Axes, label: str = "observed", ticks: bool | None = None
 ) -> Axes:
-    """The data of one output: dots, or ticks where there are only two values (or as asked)."""
+    """The data of one output: dots, or ticks if all are 0 or 1; `ticks` overrides this."""
     x, y = np.asarray(x).reshape(-1), np.asarray(y, float)
     if ticks is None:
         ticks = bool(np.isin(y[~np.isnan(y)], (0.0, 1.0)).all())

@@ -282,7 +282,7 @@ def _with_draws(wanted: int, make: Callable[[int], Picture]) -> tuple[Picture, i
 
 
 def _thinned(data: Dataset) -> Dataset:
-    """The data with at most so many values of each output, chosen at random."""
+    """The data with at most `MOST_DOTS` values of each output, chosen at random."""
     values = []
     for y in data.values:
         seen = np.flatnonzero(~np.isnan(y))

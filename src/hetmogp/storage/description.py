@@ -233,8 +233,8 @@ def _alone(value: Any) -> Any:
     return {"elbo": NUMBER, **{key: DESCRIPTION[key] for key in OF_A_POSTERIOR}}
 
 
-# A dict stands for an object with these fields, a list for a list of at least one such thing, and a
-# function for the rules that it finds to suit a value.
+# A dict stands for an object with these fields, a list for a list of at least one such thing. A
+# function gives the rules that suit a value.
 DESCRIPTION: dict[str, Any] = {
     "outputs": [
         {

@@ -460,7 +460,7 @@ def test_a_limit_of_ones_own_likelihood():
         (lambda: hm.Gaussian(lower=2.0, upper=1.0), "lower=2 is not below upper=1"),
         (lambda: hm.Gaussian(step=-1.0), "step=-1 is not possible"),
         (lambda: hm.Poisson(step=1.0), "counts are whole already"),
-        (lambda: hm.Gaussian(step=1.0, lower="a"), "step does not go with columns"),
+        (lambda: hm.Gaussian(step=1.0, lower="a"), "step cannot be combined with columns"),
         (lambda: hm.Gaussian(step="a"), "step must be a number, not 'a'"),
         (lambda: hm.Gaussian(lower=NAN), "lower must be a number or the name of a column"),
         (
@@ -478,7 +478,7 @@ def test_errors(make, message):
 
 def test_values_all_beyond_a_limit_are_doubted():
     model = hm.HetMOGP({"y": hm.Gaussian(lower=5.0)}, latents=1, inducing=2, max_iter=2)
-    with pytest.warns(UserWarning, match="only known to be at most so large"):
+    with pytest.warns(UserWarning, match="are only upper limits"):
         model.fit(np.arange(8.0), {"y": np.zeros(8)})
 
 

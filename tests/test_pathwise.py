@@ -93,7 +93,7 @@ def test_a_kernel_without_features_is_named():
         def profile(self, r2):
             return jnp.maximum(1.0 - jnp.sqrt(r2), 0.0) ** 4
 
-    with pytest.raises(FeaturesMissingError, match="Wendland: it says neither its frequencies"):
+    with pytest.raises(FeaturesMissingError, match="Wendland: it defines neither frequencies"):
         features(on((0,), Wendland, 1.0), 64, 1, {}, np.random.default_rng(0))
 
 

@@ -50,7 +50,7 @@ class Rules(eqx.Module):
 
 
 class Wide(NamedTuple):
-    """The latents of one output, and a shift of f_d, which is zero and used for its gradient."""
+    """The latents of one output, and a shift of f_d that is zero: only its gradient is used."""
 
     shift: Float[Array, "n J"]
     latents: Latents

@@ -6,8 +6,8 @@ others, 2020, 2021):
     u(x) = φ(x)ᵀw + k(x, Z) K⁻¹ (u_Z − φ(Z)ᵀw − ε),     w ~ N(0, I),  u_Z ~ q,
 
 with φ the features of the kernel (`kernels.features`), K = k(Z, Z) with its jitter, and ε noise of
-the jitter's variance. For a local latent the values of the places nearest to x stand in for u_Z,
-and ε is the share that every place, and every x, has to itself: it follows from where they are.
+the jitter's variance. For a local latent, the values at the places nearest to x take the place of
+u_Z, and ε is the part that each place, and each x, has to itself. It follows from the coordinates.
 
 Draws come in groups. Each group has features of its own: with one set for all, every draw would
 have the same error.
@@ -35,15 +35,15 @@ __all__ = ["FREQUENCIES", "GROUP", "Paths", "exact_draws"]
 
 GROUP = 128  # draws that share their features
 FREQUENCIES = 256  # of each latent, in each group
-LARGEST = 1e6  # numbers of all draws at a chunk of rows
+LARGEST = 1e6  # the most numbers of all draws for a chunk of rows
 
 
 class _Waves(eqx.Module):
     """Draws of the prior of one latent: φ(x)ᵀw.
 
     Attributes:
-        features: of each of G groups, stacked.
-        w: of each group, for each of its draws and each copy of the latent.
+        features: φ of each of G groups, stacked.
+        w: the weights in each group, for each draw and each copy of the latent.
     """
 
     features: Features
@@ -61,11 +61,11 @@ class _Waves(eqx.Module):
         """Draw them.
 
         Args:
-            kernel: of the latent.
-            copies: how many the latent has.
+            kernel: the kernel of the latent.
+            copies: the number of copies of the latent.
             sizes: how many groups there are, and draws in each.
             domain: the number of inputs, and the values of those that are labels.
-            seed: of all groups and of nothing else.
+            seed: the seed of all groups, used for nothing else.
         """
         maps, weights = [], []
         for group in range(sizes[0]):
@@ -86,12 +86,12 @@ class Paths:
     """n functions drawn from a posterior, at standardised inputs.
 
     Args:
-        prior: latents and how they make parameter functions.
-        q: of the whitened inducing variables.
-        jitter: what is added to the diagonals of k(Z, Z).
-        near: of the local latents, if there are any.
-        n: how many functions.
-        seed: they follow from it.
+        prior: the latents and how they make parameter functions.
+        q: the distribution of the whitened inducing variables.
+        jitter: added to the diagonals of k(Z, Z).
+        near: the distribution of the local latents, if there are any.
+        n: the number of functions.
+        seed: the seed of the draws.
         levels: the values of inputs that are labels, by their positions.
     """
 
@@ -125,7 +125,7 @@ class Paths:
 
     @property
     def rows(self) -> int:
-        """How many draws are made, of which the last may not be wanted."""
+        """The number of draws that are made; it may be more than the number wanted."""
         groups, _, _ = self._waves[0].w.shape
         return groups * min(self.n, GROUP)
 
@@ -137,14 +137,14 @@ class Paths:
         if self._local is None:
             return rowwise(self._at_rows, np.asarray(X), chunk=chunk)[:, : self.n]
         near = self._local.nearest(X)
-        order = self._local.order(near)  # so that few blocks are asked for at a time
+        order = self._local.order(near)  # so that few blocks are needed at a time
         values = rowwise(self._at_rows, np.asarray(X)[order], near[order], chunk=chunk)
         result = np.empty_like(values)
         result[order] = values
         return result[:, : self.n]
 
     def order(self, X: Float[np.ndarray, "N p"]) -> Int[np.ndarray, " N"] | None:
-        """In which order rows are best asked for, some at a time; None if it does not matter."""
+        """The best order in which to ask for rows, some at a time; None if it does not matter."""
         return None if self._local is None else self._local.order(self._local.nearest(X))
 
     def _at_rows(self, x: Array, *near: Array) -> Array:
@@ -222,7 +222,7 @@ class _Local:
         return nearest(self._tree, X, self._near.neighbours)
 
     def order(self, near: Int[np.ndarray, "N K"]) -> Int[np.ndarray, " N"]:
-        """Rows by the blocks of their nearest places."""
+        """The rows, sorted by the block of their nearest place."""
         return np.argsort(self._blocks[near[:, 0]], kind="stable")
 
     def __call__(self, X: Float[Array, "N p"], near: Int[Array, "N K"]) -> Float[Array, "N n S"]:
@@ -245,7 +245,7 @@ def _surplus(
     whose: Int[Array, " U"],
     blocks: Int[Array, " B"],
 ) -> Float[Array, "U nG S"]:
-    """u_Z − φ(Z)ᵀw − ε at some places: their values in draws of q beyond those in the prior's."""
+    """u_Z − φ(Z)ᵀw − ε at some places: draws of q less the matching draws of the prior."""
     u = near.draws(_folded(keys, 0), places, whose, blocks, n)  # G U n S
     u = jnp.swapaxes(u, 0, 1).reshape(len(places), -1, len(waves))
     prior = jnp.stack([wave(near.at[places]) for wave in waves], axis=2)
@@ -266,7 +266,7 @@ def _near_values(
 ) -> Float[Array, "N n S"]:
     """φ(x)ᵀw + ε + aᵀ(u_n − φ(z_n)ᵀw − ε_n), a the weights of the nearest places.
 
-    An x at one of the places has a = 1 there and the same ε, so that the place's own value is left.
+    If x is one of the places, a is one there and ε is the same, so the place's own value remains.
     """
     a = near.given(kernels, X, places).a
     each = []
@@ -278,7 +278,7 @@ def _near_values(
 
 
 def _noise(keys: Array, X: Float[Array, "N p"], shape: tuple[int, int]) -> Float[Array, "N nG S"]:
-    """Standard normal numbers that follow from the inputs, for each group of draws."""
+    """Standard normal numbers that depend only on the inputs, for each group of draws."""
     bits = jax.lax.bitcast_convert_type(X + 0.0, jnp.uint32).reshape(len(X), -1)  # −0 is 0
 
     def of_row(key: Array, row: Int[Array, " b"]) -> Array:

@@ -21,11 +21,11 @@ class Places(NamedTuple):
     Attributes:
         at: where they are.
         near: the nearest ones among those before each, the nearest first.
-        block: in which block each is.
-        slot: its number there.
+        block: the block of each.
+        slot: its position in that block.
         members: the places of each block.
-        terms: the places whose conditionals involve a block: its members first, then those that
-            have a member near.
+        terms: the places whose conditionals involve a block: its members first, then the places
+            that have a member near.
     """
 
     at: Float[np.ndarray, "L p"]
@@ -41,9 +41,9 @@ class Places(NamedTuple):
 
         Args:
             X: the places.
-            neighbours: how many near ones each may have.
-            size: how many places a block may have.
-            seed: of their order.
+            neighbours: the most near places of each.
+            size: the most places of a block.
+            seed: the seed of their order.
         """
         if X.shape[1] == 1:
             order = np.argsort(X[:, 0], kind="stable")
@@ -73,9 +73,9 @@ def _earlier_along(L: int, K: int) -> Int[np.ndarray, "L K"]:
 def _earlier(at: Float[np.ndarray, "L p"], K: int) -> Int[np.ndarray, "L K"]:
     """The K nearest among those before each place, exactly.
 
-    Places are taken in spans that double. In a span at least half of the places up to its end are
-    earlier than any of it, so that among a few times K nearest there are mostly K that are earlier;
-    who has fewer looks further.
+    Places are taken in spans, each as long as all spans before it. So half of the places up to the
+    end of a span come before it, and among the 3 K nearest places there are mostly K earlier ones.
+    If there are fewer, the search is widened.
     """
     L = len(at)
     near = np.full((L, K), -1, np.int32)
@@ -99,7 +99,7 @@ def _earlier(at: Float[np.ndarray, "L p"], K: int) -> Int[np.ndarray, "L K"]:
 
 
 def _blocks(at: Float[np.ndarray, "L p"], size: int) -> Int[np.ndarray, "C n"]:
-    """Neighbouring places in blocks of at most so many, nearly equal: cut by the longest side."""
+    """Blocks of at most `size` neighbouring places, nearly equal: cut across the longest side."""
     whole = [(np.arange(len(at), dtype=np.int32), -(-len(at) // size))]
     done: list[np.ndarray] = []
     while whole:
@@ -121,7 +121,7 @@ def _blocks(at: Float[np.ndarray, "L p"], size: int) -> Int[np.ndarray, "C n"]:
 def _terms(
     near: Int[np.ndarray, "L K"], block: Int[np.ndarray, " L"], members: Int[np.ndarray, "C n"]
 ) -> Int[np.ndarray, "C T"]:
-    """The members of each block, then who has one of them near; of equal length, padded."""
+    """The members of each block, then the places that have one near; padded to equal length."""
     place, column = np.nonzero(near >= 0)
     whose = block[near[place, column]]
     away = whose != block[place]

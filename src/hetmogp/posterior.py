@@ -87,7 +87,7 @@ class Posterior(eqx.Module):
         return np.asarray(_values(prior, jnp.asarray(u)))
 
     def paths(self, n: int, seed: int, levels: Mapping[int, np.ndarray]) -> Paths:
-        """`n` functions drawn from it, for any number of rows; `levels` has those of labels."""
+        """Draw `n` functions, for any number of rows; `levels` has the values of labels."""
         return Paths(self.prior, self.q, self.jitter, self.near, n, seed, levels)
 
     def _joint_latents(

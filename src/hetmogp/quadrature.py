@@ -24,8 +24,8 @@ SOBOL_POINTS = 128  # a power of two; there are as many mirror images
 FIXED_SOBOL_POINTS = 1024  # for fixed points, whose errors do not average out
 LARGEST_GRID = 3  # the most variables of a product grid
 GRID_NODES = {1: 20, 2: 12, 3: 10}  # nodes per variable
-FEW_NODES = {1: 12, 2: 4, 3: 4}
-COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # the most variables for which "auto" uses a grid
+FEW_NODES = {1: 12, 2: 4, 3: 4}  # for `expect(..., few=True)`
+COARSE_GRID_NODES = {**GRID_NODES, 3: 7}  # nodes per variable where the method is "auto"
 
 
 def constant(values: np.ndarray) -> Array:
@@ -133,7 +133,7 @@ def expect(
     A grid is symmetric in each variable, and its sum is differentiated directly. Monte Carlo points
     are not symmetric, and differentiating through their spread would divide their errors by small
     standard deviations. There the gradients are those of the expectation itself, E[∇h] with respect
-    to the mean and ½ E[∇²h] with respect to the covariance, at the same points.
+    to the mean and ½ E[∇²h] with respect to the covariance, at the same points or some of them.
     """
     J = mean.shape[0]
     if is_grid(J, method):

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 def pieces(n: int, most: int = CHUNK, *, few: bool = False) -> Iterator[Piece]:
     """Cut n rows into pieces of few sizes, so that tables of all lengths share programs.
 
-    At least half of each piece are rows of its own, unless it has the smallest size.
+    At most half of a piece is padding, unless it has the smallest size.
 
     >>> [piece.size for piece in pieces(700)]
     [512, 64, 64, 64]

@@ -100,8 +100,8 @@ def _return_memory() -> None:
 def _any_thread_may_set() -> None:
     """Let this thread set the number of threads.
 
-    threadpoolctl may ignore, in silence, a thread that was not the first to set it. Here the thread
-    that restores it need not be the one that has set it.
+    threadpoolctl may silently ignore every thread but the first that has set it. Here another
+    thread may have to restore it.
     """
     for library in _blas().lib_controllers:
         clear = getattr(library, "clear_controlling_thread", None)

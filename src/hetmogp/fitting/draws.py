@@ -11,17 +11,17 @@ from .options import Options
 
 __all__ = ["STEPS", "Drawn", "Feed"]
 
-ROWS = 4  # mini-batches of the usual size that a step takes: rows of a block are alike
-STEPS = 8  # at most in a chunk
+ROWS = 4  # mini-batches of the usual size in a step: the rows of a block are alike
+STEPS = 8  # the most steps of a chunk
 
 
 class Drawn(NamedTuple):
     """Blocks for some steps and their rows in each block of data; −1 marks an empty entry.
 
     Attributes:
-        block: the blocks.
-        rows: that lie in them.
-        which: of the blocks each row lies in.
+        block: the blocks of each step.
+        rows: the rows in these blocks.
+        which: for each row, the position of its block among those of the step.
     """
 
     block: Int[Array, "T B"]
@@ -59,7 +59,7 @@ class Feed:
         self.counts = counts
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no threads to stop."""
 
     def take(self, n: int) -> Drawn:
         """Blocks and rows for n steps, always of the same shape."""
@@ -80,7 +80,7 @@ class Feed:
         return Drawn(jnp.asarray(blocks), *arrays)
 
     def _drawn(self, step: int) -> Int[np.ndarray, " B"]:
-        """The blocks of a step: they depend on the seed and its number alone."""
+        """The blocks of a step, which depend only on the seed and the number of the step."""
         epoch, place = divmod(step, self.epoch)
         draw = np.random.default_rng([self.seed, epoch])
         return draw.permuted(self.ranks, axis=1)[:, place]

@@ -3,7 +3,7 @@
 f_j(x) = b_j + Σ_l β_jl (x_l − c_l) + Σ_g γ_{j, g(x)} + Σ_q a_jq u_q(the other inputs)
 
 Each effect is a latent with its own kernel, so no other module needs to know about effects. The
-inputs named here act in no other way: a smooth function of the same input could also be the line,
+inputs named here act in no other way: a smooth function of the same input could take over the line,
 and the slope would mean nothing. A kernel that names such an input still uses it.
 
 Slopes β have normal priors of a fixed width (`Slopes`): as an input moves by its standard
@@ -83,7 +83,7 @@ class Effects(NamedTuple):
         """The kernel of each latent, and the parameter function that it belongs to.
 
         Args:
-            scaling: of the inputs.
+            scaling: how the inputs were standardised.
             J: the number of parameter functions.
             shared: the number of latents of a group that all functions mix; None if each function
                 has one of its own.
@@ -127,15 +127,15 @@ def grouped(data: Dataset, options: Options) -> Dataset:
 def within_budget(data: Dataset, options: Options, method: Literal["vem", "svi"]) -> Options:
     """The options, with a number of latents where groups have too many levels to choose it.
 
-    A level needs an inducing input of its own in each latent of its group, for other levels say
-    nothing about it. To choose what outputs share, each output has such a latent. If these are
-    more inducing inputs than a fit may have, there are only as many latents as there is room for,
-    and all outputs mix them.
+    In each latent of a group, a level needs an inducing input of its own, because other levels say
+    nothing about it. To choose what outputs share, each output has such a latent. If that takes
+    more inducing inputs than a fit may have, nothing is chosen: all outputs mix as many latents as
+    there is room for.
 
     Args:
         data: the outputs and their inputs.
         options: how to fit.
-        method: that fits the size of the data.
+        method: the method that suits the size of the data.
     """
     groups = Effects.of(options, data.columns).groups
     levels = sum(min(_levels(data, at), LEVELS) for at in groups)

@@ -54,7 +54,7 @@ class Placed(NamedTuple):
 
     Attributes:
         inputs: standardised; one set for each latent, or one for all.
-        counts: the number of rows in use in each set; None if all are.
+        counts: the number of rows in use in each set; empty if all are.
     """
 
     inputs: Float[np.ndarray, "Q M p"]

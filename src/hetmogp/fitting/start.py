@@ -66,7 +66,7 @@ def latent_kernels(
         alone: whether each of the J parameter functions has exactly one latent, its own.
         J: the number of parameter functions.
         columns: the inputs; those that are labels need a kernel of their own.
-        hidden: the inputs that only kernels which name them use.
+        hidden: the inputs that are used only by kernels that name them.
     """
     Q = J if alone else int(latents)
     if not isinstance(kernel, Kernel | list | tuple | None):
@@ -126,7 +126,7 @@ class Beginning(NamedTuple):
         ranks: R_q of each latent.
         inducing_inputs: one set per latent, or one for all, standardised.
         lengthscales: one per latent, for kernels without a given lengthscale.
-        counts: the number of inducing inputs in use for each latent; None if all are.
+        counts: the number of inducing inputs in use for each latent; empty if all are.
         owners: for the last latents, the parameter function that each belongs to, or None if all
             functions may use it.
     """
@@ -215,8 +215,8 @@ def _mixing(
 ) -> dict[str, np.ndarray]:
     """The arrays of a prior to start from, the last latents of which belong to `owners`.
 
-    Latents that all functions may use begin as others do: a function has one of them, and a little
-    of the rest.
+    Latents that all functions may use start as in `Prior.start`: each function has one of them, and
+    small weights on the others.
     """
     J, R = noise.shape
     arrays = prior.start(centre, spread, noise[:, : R - len(owners)])

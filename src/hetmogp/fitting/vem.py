@@ -159,8 +159,8 @@ def _best_q(
     gained little.
 
     If a good q is known from another model, its latents serve as a hint. With `hinted` the first
-    step is taken from there. Under the prior a rate may have any size, and then no step from the
-    prior may be short enough.
+    step is taken from there. Under the prior a rate may have any size, and then even a short step
+    from the prior may fail.
     """
     batch, rules, tolerance = given.batch, given.rules, given.tolerance
     lowest = jnp.finfo(projection.A.dtype).min  # lower than any bound
@@ -310,7 +310,7 @@ def _evaluated(
 
 
 def _calm(parameters: Parameters, problem: Problem) -> Latents | None:
-    """Latents near zero, where slopes have wide priors: rates over these may have any size."""
+    """Latents near zero, if there are slopes: under their wide priors a rate may have any size."""
     held = getattr(parameters.prior, "held", np.zeros(0, bool))
     if not held.any():
         return None

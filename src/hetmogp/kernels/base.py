@@ -265,7 +265,8 @@ class Sum(Combined):
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
         if fitted and np.shape(self.weights) != (len(self.kernels),):
-            raise ValueError(f"a Sum of {len(self.kernels)} has {np.size(self.weights)} weights")
+            n = len(self.kernels)
+            raise ValueError(f"a Sum of {n} kernels has {np.size(self.weights)} weights")
         if fitted:
             held.refuse_unfit(self, "weights", (len(self.kernels),))
         super().check(columns, fitted=fitted)

@@ -190,7 +190,7 @@ def _factor(leaf: Kernel, H: int, domain: Domain, generator: np.random.Generator
     basis = leaf.basis(domain)
     if basis is None:
         raise FeaturesMissingError(
-            f"functions cannot be drawn of the kernel {type(leaf).__name__}: it says neither its "
+            f"functions cannot be drawn with the kernel {type(leaf).__name__}: it defines neither "
             "frequencies (Kernel.frequencies) nor a basis (Kernel.basis)"
         )
     signs = generator.choice([-1.0, 1.0], (_size(basis, domain.p), H))

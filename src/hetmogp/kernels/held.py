@@ -59,10 +59,10 @@ def refuse_unheld(kernel: Any, known: Sequence[str]) -> None:
     kind = type(kernel).__name__
     for name in names(kernel):
         if name not in known:
-            raise ValueError(f"fixed names {name!r}; what a {kind} can hold is {', '.join(known)}")
+            raise ValueError(f"fixed names {name!r}; a {kind} can only fix {', '.join(known)}")
         if getattr(kernel, name) is None:
             raise ValueError(
-                f"fixed names {name!r}, which has no value to be held at: give one, "
+                f"fixed names {name!r}, which has no value: give one, "
                 f"{kind}({name}=..., fixed={names(kernel)})"
             )
 
@@ -71,7 +71,8 @@ def refuse_unfit(kernel: Any, name: str, sizes: Sequence[int]) -> None:
     """Raise an error if a kernel keeps a wrong number of the user's numbers."""
     values = given(kernel).get(name)
     if values is not None and len(values) not in sizes:
-        raise ValueError(f"a {type(kernel).__name__} holds {len(values)} {name}, not {sizes[-1]}")
+        kind = type(kernel).__name__
+        raise ValueError(f"a {kind} has {len(values)} fixed values of {name}, not {sizes[-1]}")
 
 
 def remembered(kernel: Any) -> Fixed:

@@ -63,7 +63,7 @@ class Leaf(Kernel):
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The names of the numbers for its inputs that say something to a reader."""
+        """The names of the numbers for each input that are worth showing."""
         return tuple(name for name in self.per_input if name != "centre")
 
     def _select(self, X: Array) -> Array:
@@ -135,12 +135,12 @@ class Leaf(Kernel):
         if dims is not None:
             known = (*range(p), *(() if fitted else (*range(-p, 0), *columns)))
             if not dims or any(dim not in known for dim in dims):
-                raise ValueError(f"a {kind} sees {dims} of {p} inputs")
+                raise ValueError(f"a {kind} uses the inputs {dims}, and there are {p}")
         most = dict.fromkeys(self.once, 1) | dict.fromkeys(self.per_input, len(dims or columns))
         for name, n in most.items() if fitted else ():
             values = getattr(self, name)
             if values is None or np.shape(values) not in ((), (1,), (n,)):
-                raise ValueError(f"the {name} of a {kind} is not one number, nor {n}")
+                raise ValueError(f"the {name} of a {kind} must be one number, or {n}")
             held.refuse_unfit(self, name, (1, n))
         super().check(columns, fitted=fitted)
 

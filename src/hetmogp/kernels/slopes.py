@@ -19,9 +19,9 @@ __all__ = ["Slopes"]
 class Slopes(Leaf):
     """1 + Σ (x − c)(z − c)/ℓ²: a line per input, with slopes β ~ N(0, 1/ℓ²), c the data's centre.
 
-    The one is the variance of their intercept. The constant of a parameter function is learned as
-    a number without an error, and slopes would be too certain wherever the rows that tell most are
-    not centred at c, as those of large counts are not.
+    The 1 is the variance of an intercept. The constant of a parameter function cannot take its
+    place, for it is learned as a number without an error. Slopes would then be too certain where
+    the most informative rows, such as those of large counts, are not centred at c.
 
     It is `Linear` with nothing to learn. A learned scale would shrink to zero wherever a slope is
     smaller than its error, and the slope would be reported as certainly zero. So the width of the

@@ -22,8 +22,8 @@ class VonMises(Likelihood):
     """A direction in radians, from −π to π: p(y) ∝ exp(κ cos(y − μ)).
 
     Its two parameter functions are the components of the vector κ (cos μ, sin μ): its direction is
-    the mean direction, its length the concentration. In these the log density is concave and knows
-    nothing of where the circle was cut open, which an angle for a parameter would.
+    the mean direction, its length the concentration. In these the log density is concave, and it
+    does not depend on where the circle is cut open, as it would with an angle for a parameter.
 
     `mean` is the mean direction and `std` the circular standard deviation √(−2 log R), R the length
     of the mean of (cos y, sin y). Quantiles and the distribution function count from −π; an

@@ -50,7 +50,7 @@ __all__ = ["Latent", "Likelihood", "Outcome", "Warp"]
 
 # Which parameters are functions of the input, if not the usual ones.
 Latent = tuple[str, ...] | None
-# What a value is. Lifetimes and proportions are real; how many out of several trials is a count.
+# What a value is. Lifetimes and proportions are real; successes among trials are a count.
 Outcome = Literal["real", "count", "yes/no", "nominal", "ordered", "circular"]
 
 
@@ -67,28 +67,28 @@ class Likelihood(eqx.Module):
 
     Every parameter in `links` is either *latent* (a function of the inputs), *fixed* (a number the
     user gave by name) or *free* (a learned constant). Some families also take *arguments*, numbers
-    that come with each observation: how many were at risk, whether the end was seen.
+    that come with each observation, such as an exposure, or whether the end was seen.
 
     Attributes:
         links: every parameter by name, in order, with its link.
         default_latent: the parameters that are latent unless asked otherwise (`None`: all).
         arguments: what may come with each observation, by name.
-        support: what a value of this output may be, in words, for error messages.
+        support: in words, which values are possible, for error messages.
         outcome: what a value is.
-        common: the options that likelihoods of numbers share, for those who list options.
-        levels: the values there are, where they are few and known; y is a position among them.
+        common: the options that all likelihoods of numbers share, for code that lists options.
+        levels: the possible values, if they are few and known; y is a position among them.
         softmax: whether the parameter functions are log odds of the classes against the first.
         unit: the argument that the mean is proportional to; "" if there is none.
         censoring: the argument that is 0 where a value is only known to be larger, if there is one.
         mean_name: what the mean of one unit is called in pictures.
-        ends: the smallest and the largest value there can be.
-        atoms: those of a continuous output that have a probability of their own.
-        warp: where the predictive of a function of y is a mixture of normals, that function.
-        limits: those of `limits` that are numbers, as (name, number) pairs.
+        ends: the smallest and the largest possible value.
+        atoms: the values of a continuous output that have a probability of their own.
+        warp: a function of y whose predictive is a mixture of normals, if there is one.
+        limits: the limits that are numbers, as (name, number) pairs.
         columns: the columns that hold the arguments, as (argument, column) pairs.
         weight: the column that says how many times each observation counts.
         given: the arguments of the observation at hand (`at`); before that, their defaults.
-        amount: whether this is the part of a `Hurdle`, and zeros are not its own.
+        amount: whether this is the part of a `Hurdle`, so that zeros do not belong to it.
     """
 
     links: ClassVar[Mapping[str, Link]] = {}
@@ -209,16 +209,17 @@ class Likelihood(eqx.Module):
     ) -> Float[np.ndarray, "*n"] | None:
         """Draws of y for many values of f, where that is much faster than `sample`; else None.
 
-        JAX draws counts by rejection, for all of an array until the last one is accepted.
+        JAX draws counts by rejection, and repeats that for the whole array until the last one is
+        accepted.
         """
         return None
 
     def log_density(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
-        """Log p(y | f) of a value that was seen, whatever came with it."""
+        """Log p(y | f) of a value that was seen exactly, whatever arguments came with it."""
         return self.log_prob(y, f)
 
     def log_cdf(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
-        """Log P(Y ≤ y | f), finite far out; from `cdf` and the density unless written."""
+        """Log P(Y ≤ y | f), finite far out; by default from `cdf` and the density."""
         return limits.log_lower(self, y, f)
 
     def log_survival(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
@@ -234,14 +235,14 @@ class Likelihood(eqx.Module):
     def log_cell(
         self, a: Float[Array, ""], b: Float[Array, ""], f: Float[Array, " J"]
     ) -> Float[Array, ""]:
-        """Log P(a < Y ≤ b | f) of what a rounded value stands for, which is narrow as a rule.
+        """Log P(a < Y ≤ b | f) of the interval, usually narrow, that a rounded value stands for.
 
-        An end that is infinite is that of the range.
+        An infinite end is the end of the range.
         """
         return limits.log_cell(self, a, b, f)
 
     def log_positive(self, f: Float[Array, " J"]) -> Float[Array, ""]:
-        """Log P(y > 0 | f), for `Hurdle`: one for a positive number, and less for a count."""
+        """Log P(y > 0 | f), for `Hurdle`: zero for a positive number, and less for a count."""
         return jnp.zeros((), f.dtype)
 
     def sample_positive(self, key: Array, f: Float[Array, " J"]) -> Float[Array, ""]:
@@ -272,7 +273,7 @@ class Likelihood(eqx.Module):
         """The predictive of y as K normals: weights, means and variances.
 
         `None` where it is not one: densities and quantiles then come from quadrature over f, which
-        is poor where y is known far better given f than f itself is.
+        is poor where y varies much less given f than f itself does.
         """
         return None
 
@@ -281,8 +282,8 @@ class Likelihood(eqx.Module):
     ) -> tuple["Likelihood", int] | None:
         """This likelihood with its last functions integrated out in closed form, given the first.
 
-        Predictions then integrate over so many of the first functions only. `None` where there is
-        no such form.
+        The number says how many functions are left to integrate over, the first ones. `None` where
+        there is no such form.
         """
         return None
 
@@ -291,7 +292,7 @@ class Likelihood(eqx.Module):
         return np.ones(y.shape, bool)
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """A good constant value of each parameter by name; the most likely one for those left out.
+        """A good constant value of each parameter by name; others start at the most likely value.
 
         Here, and in `valid`, the arguments in `given` are those of all the values.
         """
@@ -315,21 +316,21 @@ class Likelihood(eqx.Module):
         return limits.known(self, y, xp)
 
     def log_observed(self, y: Float[Array, ""], f: Float[Array, " J"]) -> Float[Array, ""]:
-        """Log of what was observed: of a density, or of the probability of an interval."""
+        """Log of the density of an exact value, or of the probability of an interval."""
         return limits.log_observed(self, y, f) if self.limited else self.log_prob(y, f)
 
     def noted(self, y: np.ndarray) -> np.ndarray:
-        """Values as they count: one beyond a limit is that limit."""
+        """Values as a fit uses them: one beyond a limit becomes that limit."""
         return limits.noted(self, y) if self.limited else y
 
     def rounded(self, step: float) -> "Likelihood":
-        """This likelihood for values that were rounded so; itself where they are whole anyway."""
+        """This likelihood for rounded values; itself for counts, classes, angles and atoms."""
         if self.discrete or self.outcome == "circular" or self.atoms:
             return self
         return type(self).from_plain_options(**{**self.plain_options(), "step": step})
 
     def possible(self, y: np.ndarray) -> np.ndarray:
-        """Which values may have been observed; those that were rounded may lie at an end."""
+        """Which values may have been observed: rounded ones may lie at an end of the range."""
         return self.valid(limits.typical(self, y))
 
     def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -346,11 +347,11 @@ class Likelihood(eqx.Module):
         mean: Float[np.ndarray, "N J"],
         factor: Float[np.ndarray, "N J R"],
     ) -> tuple[Float[np.ndarray, "N J"], Float[np.ndarray, "N J R"]]:
-        """Mean and factor of f where directions are measured from another one; circular only."""
+        """Mean and factor of f if directions are measured from `angle`; for circular outputs."""
         raise AttributeError(f"{type(self).__name__} is not circular")
 
     def doubt(self, y: np.ndarray) -> str | None:
-        """What makes observed values too little to learn from, in words, if anything does."""
+        """Why the observed values are too little to learn from, in words; None if they are not."""
         return None
 
     # -- what follows from it ------------------------------------------------------------------
@@ -422,7 +423,7 @@ class Likelihood(eqx.Module):
     ) -> Float[Array, ""]:
         """E[log p(y | f)], f ~ N(mean, cov): closed form, quadrature or quasi-Monte Carlo.
 
-        Of an interval, by quadrature; values that are exact keep their closed form.
+        Intervals are always by quadrature; exact values keep their closed form.
         """
 
         def exact() -> Array:
@@ -454,7 +455,7 @@ class Likelihood(eqx.Module):
 
     @property
     def has_positive(self) -> bool:
-        """Whether `Hurdle` can draw what is above zero of a count."""
+        """Whether a count can draw values above zero, as `Hurdle` needs."""
         return type(self).sample_positive is not Likelihood.sample_positive
 
     @property
@@ -473,7 +474,7 @@ class Likelihood(eqx.Module):
         return self, numbers_in(column)
 
     def with_classes(self, labels: Sequence[Any]) -> Self:
-        """This likelihood with these classes, where it takes some and has none yet."""
+        """This likelihood with these classes, if it takes classes and has none yet."""
         return self
 
     def start(self, y: np.ndarray) -> Start:
@@ -503,7 +504,7 @@ class Likelihood(eqx.Module):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What to call the class with to have this likelihood again, unfitted; for saved models.
+        """The arguments that make this likelihood again, unfitted; for saved models.
 
         A subclass whose constructor takes anything else adds it here.
         """
@@ -523,7 +524,7 @@ class Likelihood(eqx.Module):
         """The `options` as JSON can hold them.
 
         Raises:
-            TypeError: with what cannot be written, to follow the likelihood's name.
+            TypeError: if something cannot be written; the message follows the likelihood's name.
         """
         return dict(self.options)
 

@@ -23,7 +23,7 @@ from .special import expected_softplus, log_complement, log_rising
 
 __all__ = ["NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial", "ZeroInflatedPoisson"]
 
-ALMOST = 1.0 - 1e-12  # of the unit of time in which arrivals are counted
+ALMOST = 1.0 - 1e-12  # the latest first arrival, where arrivals are counted for one unit of time
 LARGE = 16.0  # the log of a rate from which on a count is as good as normal
 
 
@@ -38,7 +38,7 @@ def _poisson_cdf(y: Array, log_rate: Array) -> Array:
 
 
 def _poisson_sample(key: Array, log_rate: Array) -> Array:
-    """One draw. A large one is normal, and beyond JAX's integers, which would hold the largest."""
+    """One draw; from a normal distribution if it is large, because JAX's integers overflow."""
     large = log_rate > LARGE
     exact = jax.random.poisson(key, jnp.exp(jnp.where(large, 0.0, log_rate)))
     rate = jnp.exp(log_rate)

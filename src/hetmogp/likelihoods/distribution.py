@@ -21,7 +21,7 @@ class FromDistribution(Likelihood):
 
     distribution: type = eqx.field(static=True)
     named_links: tuple[tuple[str, Link], ...] = eqx.field(static=True)
-    typical: tuple[tuple[str, float], ...] = eqx.field(static=True)  # parameters, each mid-range
+    typical: tuple[tuple[str, float], ...] = eqx.field(static=True)  # parameters, each in mid-range
     outcome: Outcome = eqx.field(static=True)  # type: ignore[misc]
     ends: tuple[float, float] = eqx.field(static=True)  # type: ignore[misc]
 
@@ -139,7 +139,7 @@ class FromDistribution(Likelihood):
         """See `Likelihood.from_plain_options`."""
         distribution, links = _of_numpyro(options.pop("distribution")), options.pop("links")
         if distribution is None:
-            raise ValueError("it is of no distribution of numpyro")
+            raise ValueError("its distribution is not one of numpyro's")
         return from_distribution(distribution, links, **options)
 
     def __repr__(self) -> str:

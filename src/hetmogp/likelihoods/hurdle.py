@@ -19,15 +19,15 @@ from .starts import Start
 
 __all__ = ["Hurdle"]
 
-SAFE = 0.5  # stands for a zero where the density of the part is computed and not used
+SAFE = 0.5  # replaces a zero where the density of the part is computed but not used
 
 
 class Hurdle(Likelihood):
     """Zero or not, and how much if not: y = 0 with probability zero(x), else y ~ part given y > 0.
 
-    Both questions have functions of their own: `zero`, and those of the part. A count's part is
-    truncated, as it would be zero at times itself; this is what tells a hurdle from an inflated
-    count.
+    Each question has functions of its own: `zero`, and those of the part. If the part is a count,
+    it is truncated, because it would sometimes be zero itself. This is the difference from a
+    zero-inflated count, where both may give a zero.
 
     Args:
         part: the likelihood of what is above zero, such as `Gamma()`, `LogNormal()` or
@@ -117,11 +117,11 @@ class Hurdle(Likelihood):
 
     @property
     def limited(self) -> bool:
-        """Never itself: what is known in part is above zero, and the part's business."""
+        """No: values known in part are above zero, and the part takes care of them."""
         return False
 
     def known(self, y: Any, xp: Any = jnp) -> Known:
-        """See `Likelihood.known`; a zero is exact, and an amount that is small is above it."""
+        """See `Likelihood.known`; a zero is exact, and even a small amount is above zero."""
         exact, a, b = self._amount().known(xp.where(y > 0, y, xp.nan), xp)
         a = xp.where(y > 0, xp.maximum(a, 0.0), y)
         return Known(exact | (y == 0), a, xp.where(y > 0, b, y))
@@ -139,7 +139,7 @@ class Hurdle(Likelihood):
     # -- one observation ----------------------------------------------------------------------
 
     def _amount(self) -> Likelihood:
-        """The part, with what was learned and what came with the observation."""
+        """The part, with its learned constants and the arguments of the observation."""
         part = self.part.at({name: self.given[name] for name in self.part.given})
         if not part.free:
             return part
@@ -166,7 +166,7 @@ class Hurdle(Likelihood):
         return jnp.where(y > 0, log_more + amount, log_zero)
 
     def expected_log_prob(self, y: Array, mean: Array, cov: Array) -> Array:
-        """The two questions add up, so each is integrated by itself."""
+        """The log densities of the two questions add up, so each is integrated by itself."""
         part, J, odds = self._amount(), len(self.part.latent), self._odds(mean)
         own = mean[:J], cov[:J, :J]
         amount = part.expectation(jnp.where(y > 0, y, SAFE), *own)
@@ -230,7 +230,7 @@ class Hurdle(Likelihood):
         return (y == 0) | ((y > 0) & self._observed_part(slice(None), y).possible(y))
 
     def rounded(self, step: float) -> Likelihood:
-        """See `Likelihood.rounded`: what is above zero was."""
+        """See `Likelihood.rounded`: values above zero are rounded, and zeros are exact."""
         own = {name: value for name, value in self.options.items() if name != "part"}
         return Hurdle(self.part.rounded(step), **own)
 
@@ -239,7 +239,7 @@ class Hurdle(Likelihood):
         return np.where(y == 0, y, self._observed_part(slice(None), y).noted(y))
 
     def _observed_part(self, rows: Any, y: np.ndarray) -> Likelihood:
-        """The part with what came with some of the values."""
+        """The part with the arguments of some of the values."""
         given = {name: np.broadcast_to(self.given[name], y.shape)[rows] for name in self.part.given}
         return self.part.at(given)
 
@@ -305,14 +305,14 @@ class Hurdle(Likelihood):
 
 
 def _amount_of(part: Likelihood) -> Likelihood:
-    """The same likelihood, which knows that zeros are not its own."""
+    """The same likelihood, marked as the part of a `Hurdle`."""
     made = copy(part)
     object.__setattr__(made, "amount", True)
     return made
 
 
 def _check(part: Any) -> None:
-    """Complain of what cannot be the part above zero."""
+    """Raise an error for anything that cannot be the part above zero."""
     if not isinstance(part, Likelihood):
         raise TypeError(f"Hurdle: part must be a likelihood such as Gamma(), not {part!r}")
     numbers = part.outcome == "real" or (part.outcome == "count" and part.has_positive)

@@ -203,7 +203,7 @@ def _beta_density(a: Array, b: Array, log_odds: Array) -> Array:
 
 
 def _combined(here: Array, slopes: Sequence[Array], tangents: Any) -> tuple[Array, Array]:
-    """The value and its tangent; nothing is added for what is constant, as a count's number is."""
+    """The value and its tangent, to which constants (such as the count itself) add nothing."""
     moved = [
         slope * tangent
         for slope, tangent in zip(slopes, tangents, strict=True)
@@ -235,8 +235,8 @@ def _below(
 ) -> list[Array]:
     """The share of e^height that lies below u, by the side of the peak (at 0) on which u is.
 
-    `at` gives the height at a node, and scores, whose mean is zero; what these add up to below u
-    follows.
+    `at` gives the height at a node, and scores with a mean of zero. The sum of each score below u
+    follows the share.
     """
     u = jnp.clip(u, lowest, highest)
     left = u < 0

@@ -39,7 +39,7 @@ class Lifetime(Likelihood):
 
     @abstractmethod
     def log_density(self, y: Array, f: Array) -> Array:
-        """Of an end seen at y."""
+        """The log density of an end seen at y."""
 
     @abstractmethod
     def log_survival(self, y: Array, f: Array) -> Array:
@@ -63,7 +63,7 @@ class Lifetime(Likelihood):
         return log_difference(self.log_survival(a, f), self.log_survival(b, f))
 
     def log_cell(self, a: Array, b: Array, f: Array) -> Array:
-        """See `Likelihood.log_cell`; from zero on it is the distribution function."""
+        """See `Likelihood.log_cell`; an interval from zero has the distribution function."""
         from_zero = a <= 0
         inside = self.log_interval(jnp.where(from_zero, 0.5 * b, a), b, f)
         return jnp.where(from_zero, self.log_cdf(b, f), inside)
@@ -162,7 +162,7 @@ class Scaled(Lifetime):
 class Weibull(Scaled):
     """A lifetime: P(y > t) = exp(−(t/scale(x))^shape).
 
-    A shape above one means wear, below one that the early days are the dangerous ones.
+    A shape above one means wear; below one, the early days are the dangerous ones.
 
     Args:
         scale: a fixed scale, where it is not latent.

@@ -1,15 +1,15 @@
 """Values that are known in part: beyond a limit, between two, or rounded.
 
-One mechanism for every likelihood of numbers that has a distribution function. What was observed is
-an interval, P(a < Y ≤ b); where a value is known exactly it is a density, as ever. Predictions are
-of the value itself, whatever would have been seen of it.
+One mechanism for every likelihood of numbers that has a distribution function. A value known in
+part contributes the probability of an interval, P(a < Y ≤ b); an exact value contributes its
+density. Predictions are of the value itself, not of what would be seen of it.
 
 - `lower=0.2`, a number: a value at or below it is only known to be at most 0.2 (a detection limit).
   `upper=50`: a value at or above it is only known to be at least 50. Both: Tobit's model.
-- `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. Where one
-  is missing that end is open; where both are, or both are equal, the value is exact.
-- `step=0.1`: values were rounded to a multiple of it, so that y stands for y − 0.05 to y + 0.05.
-  The amounts of a `Hurdle` are never rounded to zero there, so that 0.1 stands for 0 to 0.15.
+- `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. If one is
+  missing, that end is open. If both are missing, or both are equal, the value is exact.
+- `step=0.1`: values were rounded to a multiple of it, so y stands for y − 0.05 to y + 0.05. An
+  amount of a `Hurdle` is never rounded to zero, so there 0.1 stands for 0 to 0.15.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Argument(NamedTuple):
     valid: Callable[[np.ndarray], np.ndarray]
     constant: bool = False  # whether one number for all observations makes sense
     default: float = 1.0  # where not given; NaN for what may be missing
-    partly: bool = False  # whether it tells how much of a value is known, and not what it is of
+    partly: bool = False  # whether it says how much of a value is known
 
 
 class Limits(TypedDict, total=False):
@@ -55,7 +55,7 @@ LIMITS: Mapping[str, Argument] = {"lower": _END, "upper": _END}
 
 
 class Known(NamedTuple):
-    """What is known of values: which are exact, and of the others that a < Y ≤ b."""
+    """What is known of values: which are exact; of the others, that a < Y ≤ b."""
 
     exact: Any
     a: Any
@@ -91,7 +91,7 @@ def read(likelihood: Any, values: dict[str, Any]) -> tuple[tuple[str, float], ..
         why = "counts are whole already" if likelihood.discrete else "it is the width of rounding"
         raise ValueError(f"{kind}: step={numbers['step']:g} is not possible: {why}")
     if "step" in numbers and any(isinstance(value, str) for value in given.values()):
-        raise ValueError(f"{kind}: step does not go with columns of limits, which say all there is")
+        raise ValueError(f"{kind}: step cannot be combined with columns of limits")
     if numbers.get("lower", -np.inf) >= numbers.get("upper", np.inf):
         raise ValueError(
             f"{kind}: lower={numbers['lower']:g} is not below upper={numbers['upper']:g}"
@@ -137,7 +137,7 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
 
 
 def _edge(numbers: Mapping[str, float], name: str) -> float:
-    """Where what is beyond a limit begins: rounded values meet there, and none lies between."""
+    """Where values beyond a limit begin; with rounding, halfway between two multiples."""
     limit, step = numbers[name], numbers.get("step")
     if step is None:
         return limit
@@ -148,9 +148,9 @@ def _edge(numbers: Mapping[str, float], name: str) -> float:
 
 
 def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
-    """Values as they count: one beyond a limit is that limit, one between two lies in the middle.
+    """Values as a fit uses them: at the limit if beyond one, in the middle if between two.
 
-    A value that is missing where its interval is stated is there all the same.
+    A missing value whose interval is stated counts as observed.
     """
     numbers, columns = dict(likelihood.limits), dict(likelihood.columns)
     if "lower" in numbers or "upper" in numbers:
@@ -167,7 +167,7 @@ def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
 
 
 def typical(likelihood: Any, y: np.ndarray) -> np.ndarray:
-    """The middle of what a rounded value stands for; the value itself where none was rounded."""
+    """The middle of what a rounded value stands for; the value itself without rounding."""
     step = dict(likelihood.limits).get("step")
     if step is None:
         return y
@@ -176,14 +176,14 @@ def typical(likelihood: Any, y: np.ndarray) -> np.ndarray:
 
 
 def one_sided(likelihood: Any, y: np.ndarray) -> str | None:
-    """What is wrong with values none of which is known from both sides, in words."""
+    """A warning, in words, if all values are bounded on one side only, and on the same one."""
     exact, a, b = likelihood.known(y, np)
     if not likelihood.limited or np.any(exact | (np.isfinite(a) & np.isfinite(b))):
         return None
     if np.any(np.isfinite(a)) and np.any(np.isfinite(b)):
         return None
-    side = "at least so large" if np.any(np.isfinite(a)) else "at most so large"
-    return f"all of its values are only known to be {side}; predictions are a guess"
+    side = "lower" if np.any(np.isfinite(a)) else "upper"
+    return f"all of its values are only {side} limits; predictions are a guess"
 
 
 # -- its probability -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def log_between(likelihood: Any, seen: Known, f: Array) -> Array:
 
 
 def _rounded(likelihood: Any, seen: Known, f: Array, limited: bool) -> Array:
-    """The same where values were rounded, some of them perhaps beyond a limit besides."""
+    """The same for rounded values, some of which may also lie beyond a limit."""
     _, a, b = seen
     least, most = likelihood.ends
     low, high = jnp.maximum(a, least), jnp.minimum(b, most)
@@ -300,7 +300,7 @@ def _far_count(likelihood: Any, y: Array, f: Array, side: float) -> Array:
 
 
 def log_interval(likelihood: Any, a: Array, b: Array, f: Array) -> Array:
-    """Log P(a < Y ≤ b), where that is small by the density inside."""
+    """Log P(a < Y ≤ b); where it is small, from the density inside."""
     p = likelihood.cdf(b, f) - likelihood.cdf(a, f)
     large = p > SMALL
     if likelihood.discrete:  # in a tail the largest is at an end
@@ -316,7 +316,7 @@ def log_interval(likelihood: Any, a: Array, b: Array, f: Array) -> Array:
 def log_cell(likelihood: Any, a: Array, b: Array, f: Array) -> Array:
     """Log P(a < Y ≤ b) from the density at a few nodes.
 
-    Towards an end of the range, where a density may be infinite, they stand closer.
+    Towards an end of the range, where a density may be infinite, the nodes are closer together.
     """
     low, high = likelihood.ends
     x, w = constant(0.5 + 0.5 * NODES), constant(0.5 * WEIGHTS)

@@ -15,7 +15,7 @@ def numbers_in(column: np.ndarray) -> np.ndarray:
         raise InvalidValueError(0, column[0])
     if column.dtype.kind in "OUS":
         odd = [r for r, v in enumerate(column) if isinstance(v, str) or not _is_number(v)]
-        if odd:  # of text, complain of what made the column so, if anything did
+        if odd:  # rather name a value that is no number than a number in text
             row = next((row for row in odd if not _is_number(column[row])), odd[0])
             raise InvalidValueError(row, column[row])
     return np.asarray(column, dtype=float)

@@ -23,7 +23,7 @@ NEAR = 1e-5  # scales from its centre, where the distribution function of a t is
 
 
 def normal_log_interval(a: Array, b: Array) -> Array:
-    """Log P(a < Z ≤ b), Z standard normal, from the tail in which the digits are."""
+    """Log P(a < Z ≤ b), Z standard normal, computed in the tail where it keeps its digits."""
     upper = a > 0
     low, high = jnp.where(upper, -b, a), jnp.where(upper, -a, b)
     return log_difference(log_ndtr(high), log_ndtr(low))
@@ -37,7 +37,7 @@ def normal_log_density(y: Array, mean: Array, variance: Array) -> Array:
 class Normal(Likelihood):
     """An output that is normal, on the scale of its `warp` where it has one.
 
-    Its second parameter is the standard deviation; a subclass may write `_normal` for another one.
+    Its second parameter is the standard deviation, unless a subclass writes its own `_normal`.
     """
 
     links = {"mean": identity, "scale": exp}
@@ -213,7 +213,7 @@ class Student(Likelihood):
         return location + scale * jax.random.t(key, jnp.asarray(df, f.dtype), dtype=f.dtype)
 
     def initial(self, y: np.ndarray) -> Mapping[str, float]:
-        """The median, half the spread of the middle half, and four degrees of freedom."""
+        """The median, a quarter of the interquartile range, and four degrees of freedom."""
         quarter = 0.25 * float(np.subtract(*np.percentile(y, [75, 25])))
         return {"location": np.median(y), "scale": quarter or np.sqrt(_spread(y) / 3), "df": 4.0}
 
@@ -299,7 +299,7 @@ def _precisions(df: Array | float, n: int, dtype: Any) -> tuple[Array, Array]:
     left = -4.0 - 40.0 / df
     right = jnp.log(1.0 + 9.0 * jnp.sqrt(2.0 / df) + 60.0 / df)
     share = jnp.linspace(0.0, 1.0, n, dtype=dtype)
-    tail = left - 46.0 * share[:0:-2]  # few nodes far out: what a distant y is explained by
+    tail = left - 46.0 * share[:0:-2]  # few nodes far out, which explain a distant y
     t = jnp.concatenate([tail, left + (right - left) * share])
     log_mass = 0.5 * df * (t - jnp.exp(t)) + jnp.log(
         0.5 * (jnp.append(t[1:], t[-1]) - jnp.append(t[:1], t[:-1]))
@@ -317,5 +317,5 @@ def _given_second(mean: Array, cov: Array, n: int) -> tuple[Array, Array, Array,
 
 
 def _spread(y: Float[np.ndarray, " N"]) -> float:
-    """The variance of y; where y does not vary nothing is known but its size."""
+    """The variance of y; if y does not vary, its squared size, or one."""
     return float(np.var(y)) or float(np.max(np.abs(y), initial=0.0)) ** 2 or 1.0

@@ -53,7 +53,7 @@ def log_complement(log_p: Array) -> Array:
     return jnp.where(near, jnp.log(-jnp.expm1(one)), jnp.log1p(-jnp.exp(other)))
 
 
-SHIFT = 8  # from where on Stirling's series has all digits
+SHIFT = 8  # from here on Stirling's series has all digits
 # Its terms in 1/z, 1/z³, … and those of its derivative in 1/z², 1/z⁴, …
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SLOPE_OF_IT = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
@@ -63,7 +63,7 @@ _SLOPE_OF_IT = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 
 def log_gamma(x: Array) -> Array:
     """log Γ(x), x > 0, in a third of the time that JAX's takes, and its slope in a quarter.
 
-    With few parameters per output most of a pass goes there. Small x are moved up by
+    With few parameters per output, most of a pass is spent on it. Small x are moved up by
     Γ(x + 8) = x (x + 1) ⋯ (x + 7) Γ(x).
     """
     small = x < SHIFT

@@ -28,7 +28,7 @@ class Latents(NamedTuple):
     """q(u) at each of n rows.
 
     Attributes:
-        mean: of each latent.
+        mean: the mean of each latent.
         cov: the variance of each latent, (n, R), if q makes them independent at a row; otherwise
             their covariance, (n, R, R).
     """

@@ -108,7 +108,7 @@ class LMC(Affine):
         """This prior with local latents added, whose kernels are fixed.
 
         Args:
-            kernels: of the local latents.
+            kernels: the kernels of the local latents.
             weights: the weight of each parameter function on each of them.
             mask: which of these weights may be learned.
         """

@@ -61,7 +61,7 @@ class Family(eqx.Module):
 
         Args:
             projection: that of the rows.
-            change: the change of the sites, its linear term for latents less their means.
+            change: the change of the sites, with the linear term for latents minus their means.
         """
         return jnp.full((), jnp.inf)
 

@@ -2,15 +2,15 @@
 
 Given the sites, the exact posterior of the local latents is Gaussian with precision P = Q + Λ. Here
 Q = Σ_i w_i w_iᵀ / v_i comes from the conditionals of all places, w_i = (1, −a_i). A q of blocks
-takes each block with the others held at their means, so it is too sure of what reaches across them.
-What it leaves out is found by draws. With standard normal numbers ξ and ζ,
+takes each block with the others held at their means, so it is too certain about what reaches across
+blocks. Draws supply what it leaves out. With standard normal numbers ξ and ζ,
 
     b = Σ_i w_i ξ_i / √v_i + Λ^½ ζ   has covariance P,   so   x = P⁻¹ b   has covariance P⁻¹
 
 (Papandreou and Yuille, 2010). The system is solved by conjugate gradients, with the covariances S_c
 of the blocks as preconditioner. Given the rest, block c has the mean y_c = x_c − S_c b_c and the
-covariance S_c, so its covariance is S_c plus that of y_c. The y are kept: only what reaches across
-blocks is subject to the noise of finitely many draws.
+covariance S_c, so its covariance is S_c plus that of y_c. The y are kept. So only what reaches
+across blocks has the noise of finitely many draws.
 """
 
 from typing import NamedTuple
@@ -25,11 +25,11 @@ from .semidefinite import semi_root
 
 __all__ = ["TOGETHER", "deviations", "means"]
 
-TOGETHER = 8  # draws of a call
-AT_ONCE = 2  # of them that are solved for at once: more would take most of the memory of a fit
-TURNS = 200  # of conjugate gradients at most
-CLOSE = 0.01  # the residual of draws, relative to b, at which they end
-VERY_CLOSE = 1e-4  # that of means
+TOGETHER = 8  # draws of one call
+AT_ONCE = 2  # draws that are solved for at once: more would take most of the memory of a fit
+TURNS = 200  # the most iterations of conjugate gradients
+CLOSE = 0.01  # the residual, relative to b, at which the solution for draws ends
+VERY_CLOSE = 1e-4  # the same for means
 
 
 class _System(NamedTuple):
@@ -91,7 +91,7 @@ class _System(NamedTuple):
         return jnp.stack(parts, axis=2) + jnp.einsum("lrs,nls->nlr", self.precision, x)
 
     def _gathered(self, values: Float[Array, "S L k"]) -> Float[Array, "S L"]:
-        """For each place, the sum of what the conditionals say of it."""
+        """For each place, the sum of the values that belong to it."""
         S, L, _ = values.shape
         to = jnp.where(self.every >= 0, self.every, L)
         return jnp.zeros((S, L + 1), values.dtype).at[:, to].add(values)[:, :L]
@@ -137,12 +137,12 @@ def deviations(
     """`TOGETHER` draws of how the blocks' conditional means deviate from the means.
 
     Args:
-        q: of the local latents; the covariances of its blocks are those of the sites.
-        kernels: of the same.
+        q: the q of the local latents; the covariances of its blocks follow from the sites.
+        kernels: the kernels of the local latents.
         near: the places near to each that come before it.
         members: the places of each block.
-        precision: of the sites.
-        key: of the draws.
+        precision: the precisions of the sites.
+        key: the random key of the draws.
     """
     system = _System.of(q, kernels, near, members, precision)
 
@@ -169,11 +169,11 @@ def means(
     epochs to settle.
 
     Args:
-        q: of the local latents, with the means to start from.
-        kernels: of the same.
+        q: the q of the local latents, with the means to start from.
+        kernels: the kernels of the local latents.
         near: the places near to each that come before it.
         members: the places of each block.
-        sites: at each place.
+        sites: the site at each place.
     """
     system = _System.of(q, kernels, near, members, sites.precision)
     return system.solved(sites.linear[None], q.mean[None], VERY_CLOSE)[0]

@@ -6,9 +6,9 @@ approximation takes it place by place,
 
     log Z = Σ_i log ∫ site_i(u_i) p(u_i | sites of the near places before i) du_i,
 
-a sum over places, so that some of them give its gradient without bias. q has no part in it: the
-bound of a q of blocks loses less by short lengthscales and prefers them whatever the truth. Where
-q is exact both have the same gradient (Adam, Chang, Khan and Solin, 2021).
+a sum over places, so a sample of places gives its gradient without bias. It does not involve q. A q
+of blocks loses less where lengthscales are short, so its bound prefers short ones whatever the
+truth. Where q is exact, both have the same gradient (Adam, Chang, Khan and Solin, 2021).
 
 With K the prior covariance of the near places' latents, k that with u_i, and Γ Γᵀ = Λ,
 

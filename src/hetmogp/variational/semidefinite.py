@@ -8,14 +8,14 @@ from jaxtyping import Array, Float
 
 __all__ = ["positive_part", "semi_root"]
 
-SWEEPS = 6  # of Jacobi's rotations; the last ones change nothing that can be seen
+SWEEPS = 6  # of Jacobi rotations; the last ones change nothing noticeable
 
 
 def positive_part(A: Float[Array, "n R R"]) -> Float[Array, "n R R"]:
     """V max(D, 0) Vᵀ with A = V D Vᵀ: the nearest positive semi-definite matrices.
 
-    A matrix that is positive semi-definite stays as it is, also if it has rank one, as the
-    curvature of one function of several latents has.
+    A positive semi-definite matrix stays as it is, even if it is singular. The curvature of one
+    function of several latents has rank one.
     """
     R = A.shape[1]
     if R == 1:

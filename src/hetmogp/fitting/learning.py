@@ -49,7 +49,9 @@ from .unexplained import short_range
 
 __all__ = ["Learned", "Source", "learn"]
 
-CLEAR = 5.0  # nats of evidence for detail of short range from which local latents are tried
+# After a full batch, local latents are tried if the evidence for detail of short range is at least
+# this many nats. They join after this many steps without them.
+CLEAR, STEPS = 5.0, 1_000
 
 
 class Learned(NamedTuple):
@@ -146,13 +148,15 @@ def _with_detail(
 ) -> tuple[Fit, Fit]:
     """A fit with few inducing inputs, and one that has local latents as well.
 
-    Both are the same fit after an interrupt of the first. The second is given up if its bound will
-    not reach a goal.
+    Both are the same fit after an interrupt of the first. Where there is a goal, the first is cut
+    short, and the second is given up if its bound will not reach the goal.
     """
     few = replace(options, inducing=FEW) if is_auto(options.inducing) else options
     kept, further = (checkpoints and checkpoints.within(part) for part in ("smooth", "local"))
     starts, batches = _starts(data, few, ready, choice), feeds(data, few, ready, source)
-    smooth = on_mini_batches(few, ready, starts, batches, progress, kept)
+    steps, tolerance = ready.limits
+    short = replace(ready, limits=(min(steps, STEPS) if np.isfinite(goal) else steps, tolerance))
+    smooth = on_mini_batches(few, short, starts, batches, progress, kept)
     if smooth.interrupted:
         return smooth, smooth
     rest = data, ready, options, progress, further, source, goal

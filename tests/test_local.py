@@ -1,5 +1,7 @@
 """Local latents: places and their relations, q by blocks against exact processes, whole fits."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -395,6 +397,19 @@ def test_a_local_fit_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch)
     assert list((tmp_path / "local").glob("*.checkpoint"))
     again = model.fit(X, Y, checkpoint=tmp_path, every=16, resume=True)
     np.testing.assert_allclose(again.predict(X)["level"].mean, whole, rtol=1e-9)
+
+
+def test_a_fit_is_given_up_when_its_gains_no_longer_lead_to_the_goal():
+    bounds = iter([0.0, 50.0, 60.0])  # of which the last gain promises 30 more
+    run = object.__new__(local._Local)
+    run.fit, run.goal = SimpleNamespace(converged=False), 100.0
+    run.state = SimpleNamespace(near=SimpleNamespace(beyond=None))
+    run.reached, run.whole_bound = lambda beyond: (), lambda: next(bounds)
+    given_up = []
+    for _ in range(3):
+        run._give_up_if_hopeless()
+        given_up.append((run.hopeless, run.fit.converged))
+    assert given_up == [(False, False), (False, False), (True, True)]
 
 
 def test_the_bound_of_a_local_model_is_nearly_the_evidence():

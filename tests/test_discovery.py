@@ -274,7 +274,7 @@ def test_the_check_knows_what_comes_with_an_output():
     Y = {"on": (x > 0.5).astype(int), "hours": time[:240]}
     Y["cases"] = rng.poisson(time[:240] * np.exp(1.0 + 0.3 * turned(x[:240])))
     kinds = {"on": "auto", "cases": hm.Poisson(exposure="hours")}
-    with pytest.warns(UserWarning, match="output 'cases': this model predicts values held out"):
+    with pytest.warns(UserWarning, match="output 'cases': the model predicts its held-out values"):
         hm.HetMOGP(kinds, latents=2, inducing=12, progress=False).fit(inputs, Y)
 
 
@@ -291,6 +291,59 @@ def test_few_rows_are_checked_by_leaving_each_value_out():
     assert fine == {}
     assert list(worse) == ["a"]
     assert worse["a"] > 0.5
+
+
+def test_the_check_takes_outputs_without_names():
+    y = np.sin(6 * x)
+    model = hm.HetMOGP([hm.Gaussian()], latents=1, max_iter=1, progress=False).fit(x, y)
+    with session():
+        worse = no_better_than_constants(
+            {"y0": hm.Gaussian()}, x, y, model._options(), model.fitted
+        )
+    assert worse == {}
+
+
+def test_the_check_needs_values_on_both_sides():
+    y = np.full(len(x), np.nan)
+    y[:2] = 1.0, 2.0
+    y[np.random.default_rng(0).permutation(len(x))[: len(x) // 2]] = np.nan
+    kinds, Y = {"a": hm.Gaussian()}, {"a": y}
+    assert 0 < np.isfinite(y).sum() <= 2
+    model = hm.HetMOGP(kinds, latents=1, max_iter=0, progress=False).fit(x, Y)
+    with session():
+        assert no_better_than_constants(kinds, x, Y, model._options(), model.fitted) == {}
+
+
+def test_the_check_has_the_latents_that_the_user_named():
+    """Each group has latents of its own, which `latents` and `rank` do not count."""
+    X = pd.DataFrame({"x": x, "g": np.tile(["a", "b", "c"], len(x) // 3 + 1)[: len(x)]})
+    Y = {"a": np.sin(6 * x) + 0.1 * rng.normal(size=len(x))}
+    kinds = {"a": hm.Gaussian()}
+    options = {"latents": 2, "rank": [1, 2], "groups": "g", "inducing": 8, "progress": False}
+    model = hm.HetMOGP(kinds, max_iter=1, **options).fit(X, Y)
+    with session():
+        assert no_better_than_constants(kinds, X, Y, model._options(), model.fitted) == {}
+
+
+def test_a_failed_check_does_not_lose_the_fit(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hetmogp.model.no_better_than_constants", interrupted)
+    Y = {"on": (x > 0.5).astype(int)}
+    model = hm.HetMOGP({"on": "auto"}, latents=1, inducing=8, restarts=1, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, Y)
+    assert model.predict([0.9])["on"].mean > 0.5
+
+    def failed(*_):
+        raise ValueError("too few values")
+
+    monkeypatch.setattr("hetmogp.model.no_better_than_constants", failed)
+    with pytest.warns(UserWarning, match="could not be compared with constants: too few values"):
+        model.fit(x, Y)
+    model.set_params(likelihoods={"on": hm.Bernoulli()}, max_iter=0).fit(x, Y)
+    assert not hasattr(model, "discovery_")
 
 
 def test_daily_rain_is_a_hurdle():

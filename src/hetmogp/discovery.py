@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from .baselines import compare
-from .bound import Rules
 from .distributed import GroupError, alone, from_first
 from .fitted import Fitted, fit
 from .fitting import Options, Progress
@@ -232,12 +231,13 @@ def no_better_than_constants(
     with alone(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if N >= CHECKED:
-            frame = _held_out_baselines(likelihoods, X, Y, options, len(fitted.sizes))
+            frame = _held_out_baselines(likelihoods, X, Y, options, _latents(options, fitted))
         elif fitted.record.method == "vem":
-            rules = Rules(options.bound == "joint", options.expectation)
-            frame = leave_one_out(fitted, X, Y, rules)
+            frame = leave_one_out(fitted, X, Y, options.rules)
         else:
-            return {}
+            frame = None
+    if frame is None:
+        return {}
     gains = frame.drop(index="global")[["over_constant", "over_constant_se"]].dropna()
     return {
         str(name): -gain
@@ -246,13 +246,26 @@ def no_better_than_constants(
     }
 
 
+def _latents(options: Options, fitted: Fitted) -> Any:
+    """The number of latents as options name it, without those of effects and local ones."""
+    if not options.chooses:
+        return options.latents
+    row = np.zeros((1, len(fitted.columns)))
+    return sum(k.spanning(row) is None for k in fitted.posterior.prior.smooth) or "auto"
+
+
 def _held_out_baselines(
-    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, latents: int
-) -> pd.DataFrame:
-    """A small fit to some rows beside its baselines on others, for outputs that both have."""
+    likelihoods: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, latents: Any
+) -> pd.DataFrame | None:
+    """A small fit to some rows beside its baselines on others, for outputs that both have.
+
+    None if no output has values in both.
+    """
     names = list(likelihoods)
     raw, tables = split(names, X, Y)
-    raw |= split_outputs([c for one in likelihoods.values() for c in one.extra_columns], Y)
+    extra = [column for one in likelihoods.values() for column in one.extra_columns]
+    if extra:  # then Y has columns by name
+        raw |= split_outputs(extra, Y)
     series = {name: pd.Series(column).reset_index(drop=True) for name, column in raw.items()}
     order = {
         len(table): np.random.default_rng(options.seed).permutation(len(table))[: 2 * CHECK]
@@ -273,6 +286,8 @@ def _held_out_baselines(
         for name, one in likelihoods.items()
         if pd.Series(known[name]).notna().any() and pd.Series(asked[name]).notna().any()
     }
+    if not kinds:
+        return None
     small = replace(
         options,
         latents=latents,

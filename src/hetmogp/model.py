@@ -16,7 +16,6 @@ from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from . import baselines, bulk, distributed, effects, forks, laplace, left_out, storage
-from .bound import Rules
 from .discovery import choose, no_better_than_constants
 from .disk import Table
 from .export import export
@@ -228,18 +227,19 @@ class HetMOGP(Questions, BaseEstimator):
         likelihoods, discovery = choose(
             self.likelihoods, X, Y, seed=self.seed, progress=self.progress
         )
-        if discovery is not None:
-            self.discovery_ = discovery
         named = name_outputs(likelihoods, Y)
         with session(self.dtype), Progress(self._shows) as progress:
             fitted = fit(named, X, Y, options, progress, checkpoints, source)
-            if discovery is not None and source is None:
-                self._warn_of_weak(named, X, Y, options, fitted)
-        seconds = time.perf_counter() - began
-        self._show(replace(fitted, record=replace(fitted.record, seconds=seconds)))
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray([c.name for c in fitted.columns], dtype=object)
+            seconds = time.perf_counter() - began
+            for name in ("discovery_", "feature_names_in_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+            if isinstance(X, pd.DataFrame):
+                self.feature_names_in_ = np.asarray([c.name for c in fitted.columns], dtype=object)
+            self._show(replace(fitted, record=replace(fitted.record, seconds=seconds)))
+            if discovery is not None:
+                self.discovery_ = discovery
+                if source is None:
+                    self._warn_of_weak(named, X, Y, options, fitted)
         return self
 
     def _warn_of_weak(
@@ -248,7 +248,13 @@ class HetMOGP(Questions, BaseEstimator):
         """Warn of outputs chosen by "auto" that are predicted worse than by their constants."""
         if distributed.index() != 0 or options.max_iter is not None:
             return
-        for name, gap in no_better_than_constants(named, X, Y, options, fitted).items():
+        try:
+            worse = no_better_than_constants(named, X, Y, options, fitted)
+        except (ValueError, ArithmeticError) as error:  # the fit itself is complete
+            words = f"the outputs could not be compared with constants: {error}"
+            warnings.warn(words, UserWarning, stacklevel=3)
+            return
+        for name, gap in worse.items():
             warnings.warn(
                 f"output {name!r}: the model predicts its held-out values {gap:.3f} nats per value "
                 "worse than a constant would. The inputs may say nothing about it, or the other "
@@ -487,8 +493,7 @@ class HetMOGP(Questions, BaseEstimator):
             X: the inputs that were fitted.
             Y: the outputs that were fitted.
         """
-        rules = Rules(self.bound == "joint", self.expectation)
-        table = left_out.leave_one_out(self.fitted, X, Y, rules)
+        table = left_out.leave_one_out(self.fitted, X, Y, self._options().rules)
         self._keep(scored=baselines.kept(table, "each value left out in turn, without refits"))
         return table
 

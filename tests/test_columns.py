@@ -268,3 +268,10 @@ def test_several_values_in_a_cell_are_no_input(cell):
 )
 def test_what_is_missing(value):
     assert is_missing(value)
+
+
+def test_labels_that_were_not_in_the_fit_have_a_name_of_their_own():
+    column = Column("site", "category", ("a", "b"), open=True)
+    codes = column.encode(pd.Series(["b", "z", "a", "y"]), "X")
+    assert list(column.decode(codes)) == ["b", "a new level", "a", "a new level"]
+    assert list(column.decode(codes[[0, 2]]).categories) == ["a", "b"]

@@ -21,6 +21,7 @@ OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its off
 ISO = re.compile(r"\d{4}-\d\d-\d\d")
 LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
 PLURAL = {"number": "numbers", "time": "dates", "duration": "durations", "category": "labels"}
+NEW = "a new level"
 MOST_LABELS = 50  # text with more values than this, and than half of the rows, is no category
 
 
@@ -93,12 +94,17 @@ class Column:
         return codes
 
     def decode(self, numbers: np.ndarray) -> Any:
-        """The user's values for numbers: floats, dates, durations or labels."""
+        """The user's values for numbers: floats, dates, durations or labels.
+
+        Labels that were not in the fit are all `NEW`.
+        """
         if self.kind == "number":
             return numbers
         if self.kind == "category":
-            codes = np.rint(numbers).astype(int).tolist()
-            return pd.Categorical.from_codes(codes, categories=pd.Index(self.levels))
+            codes, levels = np.rint(numbers).astype(int), self.levels
+            if np.any(codes >= len(levels)):
+                codes, levels = np.minimum(codes, len(levels)), (*levels, NEW)
+            return pd.Categorical.from_codes(codes.tolist(), categories=pd.Index(levels))
         whole = np.rint(np.asarray(numbers) * DAY).astype("int64")
         if self.kind == "duration":
             return whole.astype("timedelta64[us]")

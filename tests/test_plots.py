@@ -20,6 +20,7 @@ from scipy.special import expit
 import hetmogp as hm
 from hetmogp import curves, plots
 from hetmogp.scoring import transforms
+from hetmogp.tables import read
 
 rng = np.random.default_rng(5)
 N = 150
@@ -101,6 +102,15 @@ def plane():
     return hm.HetMOGP(likelihoods, latents=1, **OPTIONS).fit(X, Y), X, Y
 
 
+@pytest.fixture(scope="module")
+def sites():
+    """An output over two numbers and twelve sites, each with an intercept; the first row is odd."""
+    X = pd.DataFrame({"day": x[:60], "size": np.r_[500.0, rng.uniform(size=59)]})
+    X["site"] = [f"s{k % 12:02}" for k in range(60)]
+    options = {"latents": 1, "groups": "site", **OPTIONS}
+    return hm.HetMOGP({"y": hm.Gaussian()}, **options).fit(X, {"y": wave[:60]}), X
+
+
 def labelled(artists, label):
     (found,) = [artist for artist in artists if artist.get_label() == label]
     return found
@@ -179,6 +189,26 @@ def test_what_was_not_observed_is_shaded(one, output, begin, end):
     assert span.x1 == pytest.approx(seen[seen > end].min() if (seen > end).any() else end)
 
 
+def test_a_site_without_data_can_be_drawn(sites):
+    model, X = sites
+    new, Y = X.assign(site="new"), {"y": wave[:60]}
+    drawn: Any = {"along": "day", "at": {"site": "new"}}
+    ax = plots.posterior(model, "y", X=X, Y=Y, **drawn)
+    assert "site = a new level" in ax.get_title()
+    assert len(labelled(ax.lines, "observed").get_xdata()) == 0
+    assert model.peak(new, n_samples=2)["site"].tolist() == ["a new level"]
+    assert "site = s00" in plots.posterior(model, "y", along="day", X=new, Y=Y).get_title()
+
+
+def test_the_middle_of_an_input_is_that_of_the_latents_that_see_it(sites):
+    """The table of a group's latent has a row for each site, all with the same other inputs."""
+    model, X = sites
+    assert np.concatenate(model.inducing_inputs_)[:, 1].max() == 500.0
+    row = curves.middle(model, None)
+    assert 0.0 <= row[1] <= 1.0
+    assert curves.middle(model, read(model.likelihoods_, X, {"y": wave[:60]}))[1] in set(X["size"])
+
+
 def test_values_at_random_or_evenly_spaced_leave_no_gap():
     for seed in range(20):
         values = np.random.default_rng(seed).uniform(size=100)
@@ -187,6 +217,7 @@ def test_values_at_random_or_evenly_spaced_leave_no_gap():
     assert curves.gaps(weekly, np.arange(365.0)) == []
     assert curves.gaps(np.delete(weekly, slice(20, 25)), weekly) == [(133.0, 175.0)]
     assert curves.gaps(np.empty(0), weekly) == [(0.0, 364.0)]
+    assert curves.gaps(np.empty(0), np.empty(0)) == []
 
 
 def test_a_probability_has_a_band_of_its_own(one):
@@ -365,7 +396,7 @@ def test_a_map_of_classes(plane):
     ax: Any = plots.surface(model, "kind", grid=6, inputs=pair)
     east = np.linspace(X["east"].min(), X["east"].max(), 6)
     at = pd.DataFrame({"east": np.tile(east, 2), "side": np.repeat(["left", "right"], 6)})
-    middle = np.median(np.concatenate(model.inducing_inputs_)[:, 1])
+    middle = np.quantile(model.inducing_inputs_[0][:, 1], 0.5, method="inverted_cdf")
     p = model.predict(at.assign(north=middle))["kind"].probabilities
     np.testing.assert_array_equal(np.ravel(ax.collections[0].get_array()), p.argmax(axis=1))
     assert [text.get_text() for text in ax.get_yticklabels()] == ["left", "right"]
@@ -374,7 +405,7 @@ def test_a_map_of_classes(plane):
 
     ax = plots.surface(model, "kind", X=X, Y=Y, grid=6, inputs=pair, label="vale")
     mesh, points = ax.collections
-    at["north"] = np.median(X["north"])
+    at["north"] = np.quantile(X["north"], 0.5, method="inverted_cdf")
     p = model.predict(at)["kind"].probabilities
     np.testing.assert_allclose(np.ravel(mesh.get_array()), p[:, 1])
     np.testing.assert_array_equal(points.get_array(), Y["kind"] == "vale")

@@ -298,6 +298,30 @@ def test_labels_that_are_not_shown_are_counted():
     assert len(groups) == 7
 
 
+def test_new_levels_of_a_group_and_a_single_date(tmp_path):
+    """Predictions for new patients are pictured; from one date there is no forecast."""
+    X = pd.DataFrame({"day": pd.Timestamp("2024-05-01"), "who": [f"p{k}" for k in range(6)] * 3})
+    Y = {"y": np.arange(18.0), "kind": ["u", "v"] * 9}
+    kinds = {"y": hm.Gaussian(), "kind": hm.Categorical()}
+    options = {"latents": 1, "inducing": 8, "max_iter": 0, "groups": "who", "progress": False}
+    model = hm.HetMOGP(kinds, **options).fit(X, Y)
+    later = X.assign(day=X["day"] + pd.Timedelta(days=9))
+    for table in (X, later.assign(who="p9")):
+        report.write(model, tmp_path / "r.html", table, Y)
+        text = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert "past the end of the data" not in text
+
+
+def test_labels_that_never_occur_together_are_drawn(tmp_path):
+    x = np.tile(np.linspace(0, 1, 5), 6)
+    X = pd.DataFrame({"t": x, "a": np.repeat(["p", "q"], 15), "b": np.repeat(["r", "s"], 15)})
+    Y = {"kind": np.where(x > 0.5, "u", "v")}
+    options = {"latents": 1, "inducing": 8, "max_iter": 0, "progress": False}
+    model = hm.HetMOGP({"kind": hm.Categorical()}, **options).fit(X, Y)
+    report.write(model, tmp_path / "r.html", X, Y)
+    assert "kind along t at p, s" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 def test_what_rounds_to_zero_has_no_sign():
     assert "−0.00" not in str(pictures.learned._signed(-0.001))
     table = pd.DataFrame({"gain": ["-0.000", "-0.010"]}, index=["a", "b"])

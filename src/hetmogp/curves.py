@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
+from .fitting import inputs_of
 from .inputs import read_inputs
 from .likelihoods import Likelihood
 from .model import HetMOGP
@@ -112,13 +113,24 @@ def range_of(model: HetMOGP, data: Dataset | None) -> np.ndarray:
 
 
 def middle(model: HetMOGP, data: Dataset | None) -> np.ndarray:
-    """The median of each input of the data; for labels the most frequent one."""
-    rows = np.concatenate(model.inducing_inputs_ if data is None else data.inputs)
-    middle = np.median(rows, axis=0)
+    """The median of each input of the data; for labels the most frequent one that was fitted."""
+    middle = np.empty(len(model.columns_))
     for j, column in enumerate(model.columns_):
+        tables = _placed(model, j) if data is None else data.inputs
+        values = np.concatenate([X[:, j] for X in tables])
         if column.kind == "category":
-            middle[j] = np.bincount(np.rint(rows[:, j]).astype(int)).argmax()
+            K = len(column.levels)
+            middle[j] = np.bincount(np.rint(values).astype(int), minlength=K)[:K].argmax()
+        else:  # a value itself, as a mean of two may be no level of a group
+            middle[j] = np.quantile(values, 0.5, method="inverted_cdf")
     return middle
+
+
+def _placed(model: HetMOGP, j: int) -> list[np.ndarray]:
+    """The inducing inputs of the latents that see input j; those of others hold a filler there."""
+    p = len(model.columns_)
+    pairs = list(zip(model.kernels_, model.inducing_inputs_, strict=False))  # local ones are last
+    return [Z for kernel, Z in pairs if j in inputs_of(kernel, p)] or model.inducing_inputs_
 
 
 def shown_as(model: HetMOGP, table: np.ndarray, j: int) -> np.ndarray:
@@ -154,6 +166,8 @@ def gaps(seen: np.ndarray, every: np.ndarray) -> list[tuple[float, float]]:
     A gap is longer than 5% of the whole range and than four times the 90% quantile of the distances
     between neighbours. Values missing at random rarely leave such a gap.
     """
+    if not len(every):
+        return []
     seen = np.unique(seen)
     lowest, highest = every.min(), every.max()
     if len(seen) == 0:

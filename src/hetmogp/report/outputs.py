@@ -140,6 +140,8 @@ class Pictures:
         likelihood = self._model.likelihoods_[name]
         if not times or likelihood.outcome in UNORDERED or likelihood.levels:
             return []
+        if not np.ptp(range_of(self._model, self._data)[:, times[0]]):
+            return []  # from a single date nothing says how far to forecast
         line, begin = self._ahead(times[0])
         recent = None if self._data is None else _since(self._data, line.j, begin)
         known = self._predicted(line.table)[name]

@@ -255,6 +255,22 @@ def test_predictions_are_written_row_by_row(small, model, folder, tmp_path):
         model.predict(hm.Table(folder, inputs=["x"]), out=tmp_path / "pred.csv")
     with pytest.raises(TypeError, match="out="):
         model.predict(hm.Table(folder, inputs=["x"]))
+    table = hm.Table(folder, inputs=["x"])
+    with pytest.raises(TypeError, match="leave given out"):
+        model.predict(table, given={"w": 1.0}, out=tmp_path / "pred.parquet")
+
+
+def test_an_input_may_be_an_exposure_too(tmp_path):
+    frame = rows(40)
+    frame["n"] = frame["w"]
+    kinds = {"n": hm.Poisson(exposure="w")}
+    options = {"latents": 1, "max_iter": 0, "inducing": 5, "progress": False}
+    model = hm.HetMOGP(kinds, **options).fit(frame[["x", "w"]], frame)
+    written(tmp_path, frame, [40], 40)
+    out = model.predict(hm.Table(tmp_path, inputs=["x", "w"]), out=tmp_path / "out.parquet")
+    found, expected = pd.read_parquet(out), model.predict(frame[["x", "w"]], given=frame)
+    np.testing.assert_array_equal(found["n_exposure"], frame["w"])
+    np.testing.assert_allclose(found["n_mean"], expected["n"].mean)
 
 
 def test_a_fit_from_disk_is_taken_up(model, folder, tmp_path):

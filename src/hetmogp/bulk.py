@@ -68,12 +68,12 @@ def predict(
     if target.suffix.lower() not in (".parquet", ".pq"):
         raise ValueError(f"out={str(out)!r}: predictions of a Table are written as .parquet")
     inputs, extra = _columns(fitted)
-    columns = list(dict.fromkeys([*inputs, *(c for c in extra if c in table.columns)]))
+    extra = [column for column in dict.fromkeys(extra) if column in table.columns]
+    columns = list(dict.fromkeys([*inputs, *extra]))  # an input may also be an exposure
     table.agree()
 
     def predicted(frame: pd.DataFrame) -> pa.Table:
-        given = frame[[name for name in columns if name not in inputs]]
-        values = fitted.predict(frame[inputs], outputs, given).to_frame(interval)
+        values = fitted.predict(frame[inputs], outputs, frame[extra]).to_frame(interval)
         joined = pd.concat([frame[inputs], values], axis=1)
         return pa.Table.from_pandas(joined, preserve_index=False)
 

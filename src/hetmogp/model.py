@@ -400,6 +400,10 @@ class HetMOGP(Questions, BaseEstimator):
         if isinstance(X, Table) != (out is not None):
             raise TypeError("out= names the file to write for a Table, and goes with nothing else")
         if out is not None:
+            if given is not None:
+                raise TypeError(
+                    "a Table holds the columns that come with its outputs: leave given out"
+                )
             return bulk.predict(fitted, X, outputs, out)
         return fitted.predict(X, outputs, given)
 
@@ -611,8 +615,7 @@ class HetMOGP(Questions, BaseEstimator):
             platforms: the platforms to run on, such as ("cpu", "cuda"); that of this process by
                 default.
         """
-        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.output_names_)
-        self.fitted.asked(None, 0, chosen, None)  # refuses outputs that do not exist
+        chosen, _ = self.fitted.asked(None, 0, outputs, None)
         return export(self.fitted, folder, chosen, quantiles, platforms)
 
 

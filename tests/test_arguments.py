@@ -242,8 +242,16 @@ def test_rows_in_another_order_are_refused(fitted):
     with pytest.raises(ValueError, match="index of its values and of 'e' differ"):
         hm.HetMOGP({"y": hm.Poisson(exposure="e")}).fit(x, Y)
     model, at, frame = fitted
-    with pytest.raises(ValueError, match="index of X and of given differ"):
-        model.predict(pd.DataFrame({"x0": at}), given=frame.iloc[::-1])
+    for given in (frame[["n"]].iloc[::-1], {"n": frame["n"].iloc[::-1]}):
+        with pytest.raises(ValueError, match="'cured': the index of X and of 'n' in given differ"):
+            model.predict(pd.DataFrame({"x0": at}), given=given)
+
+
+def test_outputs_may_be_an_index_and_not_empty(fitted):
+    model, at, _ = fitted
+    assert list(model.predict(at[:2], outputs=pd.Index(["cured"]))) == ["cured"]
+    with pytest.raises(ValueError, match="outputs is empty: name some"):
+        model.predict(at[:2], outputs=[])
 
 
 def test_odd_columns_are_named():

@@ -241,12 +241,15 @@ class Fitted:
         self, X: Any, N: int, outputs: str | Sequence[str] | None, given: Any
     ) -> tuple[list[str], dict[str, dict[str, np.ndarray]]]:
         """The outputs that were asked for, and the arguments of each at N inputs X, checked."""
-        chosen = [outputs] if isinstance(outputs, str) else list(outputs or self.likelihoods)
+        if outputs is None:
+            outputs = list(self.likelihoods)
+        chosen = [outputs] if isinstance(outputs, str) else list(outputs)
+        if not chosen:
+            raise ValueError("outputs is empty: name some, or leave it out for all of them")
         for name in chosen:
             if name not in self.likelihoods:
                 raise ValueError(f"no output {name!r}; there are {', '.join(self.likelihoods)}")
-        same_index(chosen[0], X, given, "of given")
-        return chosen, self._arguments(given, N)
+        return chosen, self._arguments(X, N, given)
 
     def predict_at(self, table: np.ndarray, outputs: Sequence[str] | None = None) -> Prediction:
         """Predictive distributions at inputs that are numbers already."""
@@ -262,8 +265,8 @@ class Fitted:
         chosen = {name: self.outputs[name] for name in outputs}
         return Prediction(self.posterior.prior, chosen, latents, given, index, self.dtype)
 
-    def _arguments(self, given: Any, N: int) -> dict[str, dict[str, np.ndarray]]:
-        """The arguments of each output at N inputs, from columns that the user gave."""
+    def _arguments(self, X: Any, N: int, given: Any) -> dict[str, dict[str, np.ndarray]]:
+        """The arguments of each output at N inputs X, from columns that the user gave."""
         if given is not None and not isinstance(given, Mapping | pd.DataFrame):
             raise TypeError(
                 "given must be a dict from column names to a number or one number per row, or a "
@@ -275,6 +278,9 @@ class Fitted:
         if unknown:
             known = f"those in use are {sorted(needed)}" if needed else "no output takes any"
             raise ValueError(f"given has {unknown[0]!r}, which no likelihood asks for; {known}")
+        for name, one in self.likelihoods.items():
+            for column in dict(one.columns).values():
+                same_index(name, X, table.get(column), f"of {column!r} in given")
         return {
             name: {
                 argument: argument_values(

@@ -411,7 +411,7 @@ def same_index(name: str, X: Any, y: Any, whose: str = "of Y") -> None:
     """Raise an error if two indexes differ: rows may be in another order."""
     indexed = isinstance(X, pd.DataFrame | pd.Series) and isinstance(y, pd.Series | pd.DataFrame)
     if indexed and not X.index.equals(y.index):
-        first = "of its values" if whose not in ("of Y", "of given") else "of X"
+        first = "of X" if whose == "of Y" or whose.endswith("in given") else "of its values"
         raise ValueError(
             f"output {name!r}: the index {first} and {whose} differ, so rows may not belong "
             "together; align them, or call reset_index(drop=True) on both if the order is right"

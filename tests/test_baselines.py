@@ -85,6 +85,30 @@ def test_constants_of_the_other_values_against_refits(likelihood):
     assert found.mean() == pytest.approx(again.mean(), abs=0.1 * (inside - again).mean() + 1e-3)
 
 
+def test_leaving_values_out_does_not_depend_on_their_unit():
+    y, one = np.random.default_rng(1).normal(size=20), np.ones(20)
+    losses = []
+    for unit in (1.0, 1e3):
+        with session():
+            theta = marginal.most_likely(hm.Gaussian(), unit * y, one, {})
+            inside = marginal.log_densities(hm.Gaussian(), theta, unit * y, {})
+            losses.append(inside - marginal.left_out(hm.Gaussian(), theta, unit * y, one, {}))
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
+
+
+def test_rows_of_different_tables_are_never_one_cluster():
+    rows = {"a": np.arange(5), "b": np.arange(3), "c": np.arange(10)}
+    found = baselines.clusters(rows, {"a": 1, "b": 2, "c": 1})
+    np.testing.assert_array_equal(found["a"], found["c"][:5])
+    assert not set(found["b"]) & {*found["a"], *found["c"]}
+
+
+def test_a_score_that_is_infinite_is_kept_as_unknown():
+    table = baselines.tabulate(["a"], {"joint": {"a": np.array([-np.inf])}}, {"a": np.zeros(1)})
+    assert table.loc["a", "joint"] == np.inf
+    assert set(baselines.kept(table, "").table["a"][1:]) == {None}
+
+
 def test_scores_are_those_of_the_models(model):
     X, held = rows(~train)
     found = model.compare_baselines(X, held)

@@ -127,15 +127,9 @@ def clusters(
                     f"by has {len(codes)} labels, but output {name!r} has a row {at.max()}"
                 )
         return {name: codes[at] for name, at in rows.items()}
-    first: dict[int, int] = {}
-    total = 0
-    for name, at in rows.items():
-        if tables[name] not in first:
-            first[tables[name]] = total
-            total += int(at.max(initial=-1)) + 1
-        else:
-            total = max(total, first[tables[name]] + int(at.max(initial=-1)) + 1)
-    return {name: first[tables[name]] + at for name, at in rows.items()}
+    order = {table: k for k, table in enumerate(dict.fromkeys(tables.values()))}
+    apart = 1 + max((int(at.max(initial=-1)) for at in rows.values()), default=-1)
+    return {name: order[tables[name]] * apart + at for name, at in rows.items()}
 
 
 def tabulate(
@@ -220,7 +214,7 @@ def kept(frame: pd.DataFrame, rows: str) -> Scored:
     """
     numbers = frame[list(COLUMNS)].astype(float).to_numpy().tolist()
     table = {
-        str(name): [None if value != value else value for value in row]
+        str(name): [value if np.isfinite(value) else None for value in row]  # JSON has no inf
         for name, row in zip(frame.index, numbers, strict=True)
     }
     return Scored(rows, table)

@@ -91,9 +91,7 @@ def most_likely(
         some = np.linspace(0, len(y) - 1, MOST_ROWS).astype(int)
         y, weight = y[some], weight[some]
         given = {name: column[some] for name, column in given.items()}
-    found = likelihood.at(given).start(y)
-    start = np.concatenate([found.constant, [found.free[name] for name in sorted(found.free)]])
-    unit = np.concatenate([found.spread, np.ones(len(found.free))])
+    start, unit = _begin(likelihood, y, given)
     if not np.any(weight > 0):
         return start
     many = padded(weight) * (np.arange(len(padded(y))) < len(y))
@@ -102,6 +100,15 @@ def most_likely(
     cost = partial(_finite, held=held, given=arguments)
     found_t = minimize(cost, np.zeros(len(start)), jac=True, options={"maxiter": TURNS})
     return start + unit * found_t.x
+
+
+def _begin(
+    likelihood: Likelihood, y: np.ndarray, given: Given
+) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
+    """Where the search for the constants begins, and the unit of each."""
+    found = likelihood.at(given).start(y)
+    start = np.concatenate([found.constant, [found.free[name] for name in sorted(found.free)]])
+    return start, np.concatenate([found.spread, np.ones(len(found.free))])
 
 
 def _finite(t: np.ndarray, held: tuple, given: dict[str, Array]) -> tuple[float, np.ndarray]:
@@ -132,6 +139,7 @@ def left_out(
     arrays = {name: jnp.asarray(column) for name, column in given.items()}
     given_y = jnp.asarray(y), jnp.asarray(weight), arrays
     slopes, H = map(np.asarray, _slopes_and_curvature(numbers, jnp.asarray(theta), *given_y))
-    H = 0.5 * (H + H.T) + RIDGE * np.eye(len(H))
+    _, unit = _begin(likelihood, y, given)
+    H = 0.5 * (H + H.T) + RIDGE * np.diag(unit**-2.0)  # the prior of the search
     cost = weight * np.einsum("ni,in->n", slopes, np.linalg.solve(H, slopes.T))
     return log_densities(likelihood, theta, y, given) - cost

@@ -303,7 +303,8 @@ def test_compressed_files_are_read_and_those_cut_short_are_told(ending):
     table = {"x": list(map(str, range(500))), "y": ["a", "b"] * 250}
     content = text_of(table)
     whole = COMPRESS[ending](content)
-    pd.testing.assert_frame_equal(frame_of(whole, name=".csv" + ending), frame_of(content))
+    for name in (".csv" + ending, (".csv" + ending).upper()):
+        pd.testing.assert_frame_equal(frame_of(whole, name=name), frame_of(content))
     pd.testing.assert_frame_equal(
         frame_of(whole, COMPRESS[ending](text_of(table, slice(0))), name=".csv" + ending),
         frame_of(content),

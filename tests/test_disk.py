@@ -451,7 +451,13 @@ def test_a_folder_may_hold_text_of_all_kinds(tmp_path):
     (tmp_path / "2.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n"))
     (tmp_path / "README.txt").write_text("what this is")
     (tmp_path / "folder.csv").mkdir()
+    for hidden in (".ipynb_checkpoints", "_old"):
+        (tmp_path / hidden / "deeper").mkdir(parents=True)
+        (tmp_path / hidden / "deeper" / "0.csv").write_text("x;y\n7;8\n")
     assert whole(tmp_path)["x"].tolist() == [1, 4, 5]
+    twice = [tmp_path / "0.csv", tmp_path / "folder.csv" / ".." / "0.csv"]
+    with pytest.raises(ValueError, match=r"0\.csv is listed 2 times"):
+        hm.Table(twice, inputs=["x"])
     with pytest.raises(FileNotFoundError, match="an empty list"):
         hm.Table([], inputs=["x"])
     with pytest.raises(FileNotFoundError, match="there is no file"):

@@ -25,6 +25,7 @@ from .files import UnreadableFileError
 __all__ = ["COMPRESSED", "TextFile", "TextPart", "refuse_other_columns", "scan", "unreadable"]
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".zip")
+ARROWS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # of them, what Arrow decompresses
 HEAD = 2**20  # bytes in which the header must lie
 BLOCK = 2**23  # bytes that are read at a time; no row may be longer
 BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
@@ -213,7 +214,8 @@ class TextFile:
     def _stream(self) -> Any:
         if self._content is not None:
             return pa.BufferReader(self._content)
-        return pa.input_stream(str(self.path), compression="detect")
+        kind = ARROWS.get(self.path.suffix.lower(), "detect")
+        return pa.input_stream(str(self.path), compression=kind)
 
     def _parsing(self, other: Callable[[csv.InvalidRow], str] | None = None) -> csv.ParseOptions:
         """How cells are separated, and what happens to rows with too many or too few."""

@@ -13,6 +13,7 @@ than units.
 import glob
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -322,9 +323,12 @@ def _files(source: Any) -> list[Path]:
     """The files of a name, a pattern, a folder or a list."""
     if not isinstance(source, str | os.PathLike):
         paths = [Path(one) for one in source]
+        path, times = Counter(map(os.path.realpath, paths)).most_common(1)[0] if paths else ("", 0)
+        if times > 1:
+            raise ValueError(f"{path} is listed {times} times; its rows would count as many times")
     elif Path(source).is_dir():
         files = (p for p in Path(source).rglob("*") if _ending(p) in ENDINGS and p.is_file())
-        paths = sorted(p for p in files if p.name[0] not in "._")  # temporary files
+        paths = sorted(p for p in files if not _is_hidden(p.relative_to(source)))
     elif Path(source).exists():  # its name may look like a pattern
         paths = [Path(source)]
     else:
@@ -333,6 +337,11 @@ def _files(source: Any) -> list[Path]:
         named = repr(str(source)) if isinstance(source, str | os.PathLike) else "an empty list"
         raise FileNotFoundError(f"{named} is not a file, folder or pattern with data files")
     return paths
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file in a folder, or a folder that it is in, is temporary or hidden by its name."""
+    return any(part[0] in "._" for part in path.parts)
 
 
 def _kind(path: Path) -> str:

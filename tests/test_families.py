@@ -75,6 +75,8 @@ def test_survival_falls_from_one_to_nothing(model):
     np.testing.assert_allclose(S[[0, -1]], [[1.0] * 3, [0.0] * 3], atol=1e-4)
     np.testing.assert_allclose(pred.survival(1.0), 1.0 - pred.cdf(np.ones(3)), atol=1e-12)
     np.testing.assert_allclose(pred.survival(pred.quantile(0.5)[1])[1], 0.5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"t must be a number or label, or a sequence of them"):
+        pred.survival([])
 
 
 def test_censored_times_are_scored_by_their_survival(model):

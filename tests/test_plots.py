@@ -390,6 +390,18 @@ def test_a_map_of_what_exceeds_a_limit(plane):
         plots.surface(model, "height", above=0.3, what="std", inputs=pair)
 
 
+def test_a_map_of_classes_in_order_above_a_label():
+    X = pd.DataFrame(rng.uniform(size=(30, 2)), columns=["a", "b"])
+    for labels in (["low", "mid", "high"], [10, 20, 40]):
+        grade = np.array(labels)[np.digitize(X["a"], [0.3, 0.6])]
+        kinds = {"grade": hm.Ordinal(classes=labels)}
+        model = hm.HetMOGP(kinds, latents=1, **OPTIONS).fit(X, {"grade": grade})
+        ax: Any = plots.surface(model, "grade", X=X, Y={"grade": grade}, grid=2, above=labels[1])
+        assert ax.figure.axes[1].get_ylabel() == f"P(grade > {labels[1]})"
+        points = ax.collections[1].get_array()
+        np.testing.assert_array_equal(points, grade == labels[2])
+
+
 def test_a_map_of_classes(plane):
     model, X, Y = plane
     pair = ("east", "side")

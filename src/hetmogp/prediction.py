@@ -228,6 +228,8 @@ class OutputPrediction:
     def survival(self, t: Any) -> np.ndarray:
         """S(t) = P(Y > t) at each input: shape (N,), or (k, N) for k times (or labels in order)."""
         self._need_order("a survival function")
+        if not np.size(t):
+            raise ValueError(f"t must be a number or label, or a sequence of them, not {t!r}")
         if self.likelihood.labelled:
             labels = [t] if np.ndim(t) == 0 else list(t)
             times = observe(self.name, self.likelihood, labels)[1]

@@ -25,12 +25,13 @@ class Map(NamedTuple):
         what: "mean" (for a yes/no output its probability), or "std", the standard deviation of new
             values.
         label: for an output with classes, the class whose probability is shown.
-        above: a limit; then the map shows how probable it is that a new value exceeds it.
+        above: a limit, of classes in order a label; then the map shows how probable it is that a
+            new value exceeds it.
     """
 
     what: Literal["mean", "std"] = "mean"
     label: Any = None
-    above: float | None = None
+    above: Any = None
 
     def check(self) -> None:
         """Raise an error for what does not go together."""
@@ -91,13 +92,13 @@ def over_map(
     if data is not None:
         seen, _ = of_these_labels(model, table[0], output, data, besides=pair)
         x, y = (curves.shown_as(model, seen.inputs, j) for j in pair)
-        marks += _points(likelihood, x, y, seen, ask)
+        marks += _points(output, likelihood, x, y, seen, ask)
     x_axis, y_axis = (axis_of(model.columns_[j]) for j in pair)
     return Picture(marks, x_axis, y_axis, scale, where(model, table, pair), height=430)
 
 
 def _points(
-    likelihood: Likelihood, x: np.ndarray, y: np.ndarray, seen: curves.Seen, ask: Map
+    output: str, likelihood: Likelihood, x: np.ndarray, y: np.ndarray, seen: curves.Seen, ask: Map
 ) -> list[Mark]:
     """The observed values as points in the colours of the scale; triangles where censored."""
     marks: list[Mark] = []
@@ -107,7 +108,8 @@ def _points(
         if ask.label is not None:
             values = (likelihood.decode(seen.codes[rows]) == ask.label).astype(float)
         elif ask.above is not None:
-            values = (seen.codes[rows] > ask.above).astype(float)
+            limit = _position(output, likelihood, ask.above) if likelihood.labelled else ask.above
+            values = (seen.codes[rows] > limit).astype(float)
         marks.append(
             replace(
                 dots,
@@ -125,7 +127,8 @@ def _points(
 def _mapped(prediction: OutputPrediction, ask: Map) -> _Numbers:
     output, likelihood = prediction.name, prediction.likelihood
     if ask.above is not None:
-        return _Numbers(prediction.survival(ask.above), f"P({output} > {short(ask.above)})")
+        limit = str(ask.above) if likelihood.labelled else short(ask.above)
+        return _Numbers(prediction.survival(ask.above), f"P({output} > {limit})")
     if ask.label is not None:
         if not likelihood.labelled:
             raise ValueError(
@@ -133,7 +136,7 @@ def _mapped(prediction: OutputPrediction, ask: Map) -> _Numbers:
             )
         if ask.what == "std":
             raise ValueError('what="std" is of an output itself: leave out label')
-        k = int(observe(output, likelihood, [ask.label])[1][0])
+        k = _position(output, likelihood, ask.label)
         return _Numbers(prediction.probabilities[:, k], f"P({output} = {ask.label})")
     if likelihood.outcome == "nominal":
         if ask.what == "std":
@@ -153,6 +156,11 @@ def _mapped(prediction: OutputPrediction, ask: Map) -> _Numbers:
     if not np.isfinite(prediction.mean).all():  # a lifetime's may not be
         return _Numbers(prediction.quantile(0.5), f"median of {quantity}", names)
     return _Numbers(prediction.mean, f"mean of {quantity}", names)
+
+
+def _position(output: str, likelihood: Likelihood, label: Any) -> int:
+    """Where a label stands among the classes."""
+    return int(observe(output, likelihood, [label])[1][0])
 
 
 def _more(

@@ -133,7 +133,7 @@ def surface(
     grid: int = 60,
     what: Literal["mean", "std"] = "mean",
     label: Any = None,
-    above: float | None = None,
+    above: Any = None,
     inputs: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -152,7 +152,8 @@ def surface(
             values.
         label: for an output with classes, the class whose probability to draw. Without it, a
             Categorical output is drawn by its most probable class.
-        above: a limit; then the map shows how probable it is that a new value exceeds it.
+        above: a limit, of classes in order a label; then the map shows how probable it is that a
+            new value exceeds it.
         inputs: the names of the two inputs to draw over, where there are more; the others are held
             at their medians.
         ax: where to draw.

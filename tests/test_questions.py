@@ -174,6 +174,11 @@ def test_groups_for_arviz_belong_together(model, table):
     assert list(many["posterior_predictive"]) == ["cases"]
     rate = np.exp(many["posterior"]["f"][..., names.index("cases.rate")]) * 1e5
     assert many["posterior_predictive"]["cases"].mean() == pytest.approx(rate.mean(), rel=0.02)
+    groups, rows = groups_of(model.fitted, X, 3, seen.assign(level=np.nan, kind=None), 1)
+    assert list(rows) == list(groups["log_likelihood"]) == ["high", "cases"]
+    assert set(groups["observed_data"]) == set(groups["posterior_predictive"]) == set(rows)
+    with pytest.raises(ValueError, match="Y has no observed value"):
+        groups_of(model.fitted, X, 3, seen.assign(level=np.nan), 1, "level")
     with pytest.raises(ValueError, match="given is for inputs without Y"):
         groups_of(model.fitted, X, 3, seen, 1, None, {"population": 1.0})
 
@@ -282,6 +287,12 @@ def test_groups_by_columns_labels_or_none(model, table):
     by_hand = model.aggregate(rows, by=rows["month"].to_numpy(), outputs="level", n_samples=20)
     assert by_hand.index.tolist() == [1, 2, 3, 4]
     assert model.aggregate(rows, outputs="level", n_samples=20).index.tolist() == ["all"]
+    few = rows.iloc[:2].assign(site=["north", None])
+    for by in ("site", ["site"], ["site", "month"]):
+        with pytest.raises(ValueError, match="by has no label at row 1; every row needs a group"):
+            grouped(few, 2, by, None)
+    assert grouped(rows.iloc[:2], 2, ["site", "month"], None).labels.names == ["site", "month"]
+    assert list(grouped(rows.iloc[:2], 2, ["s", "month"], None).labels) == ["month", "s"]
 
 
 @pytest.mark.parametrize(
@@ -357,6 +368,24 @@ def test_the_peak_is_that_of_every_draw(model, table, monkeypatch):
     assert found["day_lower"] <= found["day"] <= found["day_upper"]
     lowest = model.peak(rows, outputs="level", lowest=True, n_samples=200, random_state=3)
     assert lowest.loc["level", "lowest_mean"] == pytest.approx(level.min(axis=1).mean())
+
+
+def test_levels_and_tables_without_rows_are_refused_before_any_draw(model, table, monkeypatch):
+    def drawn(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(Ask, "chunks", drawn)
+    rows = table[["day", "site"]]
+    asked = {"outputs": "level", "n_samples": 3}
+    for level in (0.0, 1.5):
+        for ask in (model.aggregate, model.peak, lambda X, **more: model.difference(X, X, **more)):
+            with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+                ask(rows, level=level, **asked)
+    for ask in (model.aggregate, model.peak):
+        with pytest.raises(ValueError, match="X has no rows"):
+            ask(rows.iloc[:0], **asked)
+    with pytest.raises(ValueError, match="X_b has no rows"):
+        model.difference(rows, rows.iloc[:0], **asked)
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ def aggregate(
     above: float | Mapping[str, float] | None,
 ) -> pd.DataFrame:
     """A row per group; see `HetMOGP.aggregate`."""
+    _check(level, X=len(ask.table))
     limits = _limits(ask.outputs, above)
     frame = pd.DataFrame({"rows": groups.sizes}, index=groups.labels)
     for name, values in draws_of_groups(ask, groups, how).items():
@@ -59,6 +60,7 @@ def aggregate(
 def difference(ask: Ask, first: int, how: How, level: float) -> pd.DataFrame:
     """The first rows against the others; see `HetMOGP.difference`."""
     N = len(ask.table)
+    _check(level, X_a=first, X_b=N - first)
     groups = Groups(pd.Index(["a", "b"]), (np.arange(N) >= first).astype(int), np.ones(N))
     rows = {}
     for name, values in draws_of_groups(ask, groups, how).items():
@@ -71,6 +73,7 @@ def difference(ask: Ask, first: int, how: How, level: float) -> pd.DataFrame:
 
 def peak(ask: Ask, level: float, lowest: bool) -> pd.DataFrame:
     """Where each output is largest; see `HetMOGP.peak`."""
+    _check(level, X=len(ask.table))
     sign = -1.0 if lowest else 1.0
     best = {name: np.full(ask.n, -np.inf) for name in ask.outputs}
     where = {name: np.zeros(ask.n, int) for name in ask.outputs}
@@ -89,6 +92,15 @@ def peak(ask: Ask, level: float, lowest: bool) -> pd.DataFrame:
         for name in ask.outputs
     }
     return pd.concat(tables.values(), keys=tables).droplevel(1).rename_axis("output")
+
+
+def _check(level: float, **rows: int) -> None:
+    """Raise an error for a level that is none, and for tables without rows, before any draw."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, not {level}")
+    for name, count in rows.items():
+        if not count:
+            raise ValueError(f"{name} has no rows")
 
 
 def _located(
@@ -140,13 +152,16 @@ def grouped(X: Any, N: int, by: Any, weights: Any) -> Groups:
 
 def _factorized(X: Any, N: int, by: Any) -> tuple[np.ndarray, pd.Index]:
     names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else []
-    named = bool(names) and all(isinstance(name, str) for name in names) and len(names) != N
-    if isinstance(by, str) or named:
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    if named and len(names) == N and not isinstance(by, str):  # may be a label for each row
+        named = isinstance(X, pd.DataFrame) and set(names) <= set(X.columns)
+    if named:
         for name in names:
             _need_column(X, name, "by")
         if len(names) > 1:
             rows = pd.MultiIndex.from_frame(X[names])
             codes, found = pd.factorize(rows, sort=True)
+            codes[X[names].isna().any(axis=1)] = -1
             return _no_gap(codes, "by"), pd.MultiIndex.from_tuples(list(found), names=names)
         codes, found = pd.factorize(X[names[0]], sort=True)
         return _no_gap(codes, "by"), pd.Index(found, name=names[0])
@@ -286,8 +301,6 @@ def _limits(outputs: Sequence[str], above: float | Mapping[str, float] | None) -
 
 def _described(values: Float[np.ndarray, "n G"], level: float) -> dict[str, np.ndarray]:
     """Mean, standard deviation and central interval of the draws of each group."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, not {level}")
     lower, upper = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
     return {"mean": values.mean(axis=0), "std": spread, "lower": lower, "upper": upper}

@@ -54,7 +54,8 @@ def groups_of(
 ) -> tuple[Groups, dict[str, np.ndarray]]:
     """The arrays of each group of ArviZ, and the rows that each output has there.
 
-    All groups are of the same draws of the parameter functions. What is drawn has the axes chain
+    All groups are of the same draws of the parameter functions. Outputs without a value in Y are
+    left out. What is drawn has the axes chain
     (of which there is one), draw and row; classes are positions.
     """
     if Y is not None and given is not None:
@@ -68,15 +69,18 @@ def groups_of(
             if name in rows:
                 rows[name] = np.flatnonzero(~np.isnan(y))
                 seen[name], columns[name] = y[rows[name]], arguments
+    chosen = [name for name in ask.outputs if rows[name].size]
+    if not chosen:
+        raise ValueError("X has no rows" if Y is None else "Y has no observed value")
+    rows = {name: rows[name] for name in chosen}
     f = FunctionDraws(fitted, ask.n, ask.seed).at(ask.table)
     groups: Groups = {
         "posterior": {"f": np.moveaxis(f[:, :, fitted.places], 1, 0)[None]},
         "posterior_predictive": {},
     }
     if Y is not None:
-        groups |= {"log_likelihood": {}, "observed_data": seen}
-    for name in ask.outputs:
-        at = rows[name]
+        groups |= {"log_likelihood": {}, "observed_data": {name: seen[name] for name in chosen}}
+    for name, at in rows.items():
         one = Ask(fitted, ask.table, columns, [name], ask.n, ask.seed)
         drawn = one.given_functions(f[at], at)[name]
         groups["posterior_predictive"][name] = drawn.T[None]

@@ -208,6 +208,15 @@ def test_joint_samples_are_those_of_each_output(forecast):
     np.testing.assert_array_equal(draws["count"], forecast["count"].sample(5, seed=3))
 
 
+def test_to_frame_never_overwrites_a_column():
+    kind = np.array(["flat", "steep"] * 5)
+    Y = {"kind": kind, "kind_flat": kind}
+    kinds = {name: hm.Categorical() for name in Y}
+    model = hm.HetMOGP(kinds, latents=1, max_iter=0, progress=False).fit(np.arange(10.0), Y)
+    with pytest.raises(ValueError, match="'kind_flat' would make a second column 'kind_flat'"):
+        model.predict([0.5]).to_frame()
+
+
 def test_to_frame_keeps_the_index_and_names_every_column(forecast):
     frame = forecast.to_frame(interval=0.9)
     assert list(frame.index) == list(np.arange(n) + 100)

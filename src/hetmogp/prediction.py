@@ -423,18 +423,32 @@ class Prediction(Mapping[str, OutputPrediction]):
         """
         columns: dict[str, Any] = {}
         for name, output in self.items():
-            likelihood = output.likelihood
-            for argument, _ in likelihood.columns:
-                if not likelihood.rules[argument].partly:  # a prediction is of the value itself
-                    assumed = output.given.get(argument, 1.0)
-                    columns[f"{name}_{argument}"] = np.broadcast_to(assumed, len(output))
-            if likelihood.labelled:
-                best = output.probabilities.argmax(axis=1)
-                columns[name] = likelihood.decode(best)
-                for label, p in zip(likelihood.levels, output.probabilities.T, strict=True):
-                    columns[f"{name}_{label}"] = p
-            else:
-                columns[f"{name}_mean"] = output.mean
-                columns[f"{name}_std"] = output.std
-                columns[f"{name}_lower"], columns[f"{name}_upper"] = output.interval(interval)
+            for column, values in _as_columns(name, output, interval):
+                if column in columns:
+                    raise ValueError(
+                        f"output {name!r} would make a second column {column!r}; rename an output "
+                        "or a class"
+                    )
+                columns[column] = values
         return pd.DataFrame(columns, index=self._index)
+
+
+def _as_columns(
+    name: str, output: OutputPrediction, interval: float
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The columns of `Prediction.to_frame` about one output."""
+    likelihood = output.likelihood
+    for argument, _ in likelihood.columns:
+        if not likelihood.rules[argument].partly:  # a prediction is of the value itself
+            assumed = output.given.get(argument, 1.0)
+            yield f"{name}_{argument}", np.broadcast_to(assumed, len(output))
+    if likelihood.labelled:
+        yield name, likelihood.decode(output.probabilities.argmax(axis=1))
+        for label, p in zip(likelihood.levels, output.probabilities.T, strict=True):
+            yield f"{name}_{label}", p
+    else:
+        yield f"{name}_mean", output.mean
+        yield f"{name}_std", output.std
+        lower, upper = output.interval(interval)
+        yield f"{name}_lower", lower
+        yield f"{name}_upper", upper

@@ -103,3 +103,23 @@ def test_unknown_inputs_are_refused_by_row(weather, tmp_path):
         small.predict({"day": table["day"]})
     table["site"] = ["hill"] * 3
     assert small.predict(table)["storms"].keys() == {"mean", "std"}
+
+
+def test_parts_of_two_exports_are_told(weather, tmp_path):
+    model, _ = weather
+    from hetmogp.export.predictor import PROGRAM, Predictor
+
+    one, two = (model.export(tmp_path / n, outputs=n, quantiles=[]) for n in ("storms", "sky"))
+    (one / PROGRAM).write_bytes((two / PROGRAM).read_bytes())
+    with pytest.raises(ValueError, match="parts of two exports"):
+        Predictor(one)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_a_missing_label_is_no_new_level(missing):
+    from hetmogp.export.predictor import _encoded
+
+    column = {"name": "who", "kind": "category", "levels": ["a", "b"], "open": True}
+    np.testing.assert_array_equal(_encoded(column, {"who": ["b", "new"]}), [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"column 'who', row 1: .* is not a category"):
+        _encoded(column, {"who": ["b", missing]})

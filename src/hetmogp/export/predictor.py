@@ -6,6 +6,7 @@ It needs JAX, NumPy and flatbuffers, but neither hetmogp nor the data. If the fo
     predict({"day": [1.0, 2.5], "site": ["a", "b"]})["rain"]["mean"]
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -32,6 +33,11 @@ class Predictor:
     def __init__(self, folder: str | Path):
         self.facts = json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))
         content = (Path(folder) / PROGRAM).read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.facts["sha256"]:
+            raise ValueError(
+                f"{folder} holds parts of two exports, of which one was interrupted: export the "
+                "model again"
+            )
         self._run = jax.jit(export.deserialize(bytearray(content)).call)
 
     def predict(self, table: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
@@ -88,7 +94,9 @@ def _encoded(column: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> n
     elif kind == "category":
         codes = {level: float(code) for code, level in enumerate(column["levels"])}
         new = float(len(codes)) if column["open"] else np.nan
-        numbers = np.array([codes.get(value, new) for value in values], float)
+        numbers = np.array(
+            [np.nan if _is_missing(value) else codes.get(value, new) for value in values], float
+        )
     else:
         unit = "datetime64[us]" if kind == "time" else "timedelta64[us]"
         moments = np.asarray(values).astype(unit)
@@ -100,3 +108,8 @@ def _encoded(column: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> n
             "model knows"
         )
     return numbers
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a label is missing; pandas, which has marks of its own for that, is not needed."""
+    return type(value).__name__ in ("NoneType", "NAType", "NaTType") or value != value

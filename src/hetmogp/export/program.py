@@ -4,9 +4,9 @@ The program is a function of a fixed number of input rows. All numbers of the mo
 Quantiles are found as by `inversion`, but within the program.
 """
 
+import hashlib
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from .. import __version__
+from ..files import temporary_file
 from ..fitted import Fitted
 from ..likelihoods import Likelihood
 from ..linalg import compiled
@@ -88,12 +89,16 @@ def export(
         program = jax.jit(_predictor(fitted, outputs, jnp.asarray(quantiles)))
         made = exporting.export(program, platforms=platforms and list(platforms))(shape)
         content = made.serialize()
+    facts["sha256"] = hashlib.sha256(content).hexdigest()  # so that both are of one export
+    files = {
+        predictor.PROGRAM: bytes(content),
+        predictor.FACTS: json.dumps(facts, indent=1, ensure_ascii=False).encode(),
+        "predictor.py": Path(predictor.__file__).read_bytes(),
+    }
     target.mkdir(parents=True, exist_ok=True)
-    (target / predictor.PROGRAM).write_bytes(content)
-    (target / predictor.FACTS).write_text(
-        json.dumps(facts, indent=1, ensure_ascii=False), encoding="utf-8"
-    )
-    shutil.copyfile(predictor.__file__, target / "predictor.py")
+    for name, written in files.items():
+        with temporary_file(target / name) as partial:
+            partial.write_bytes(written)
     return target
 
 

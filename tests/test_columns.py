@@ -275,3 +275,24 @@ def test_labels_that_were_not_in_the_fit_have_a_name_of_their_own():
     codes = column.encode(pd.Series(["b", "z", "a", "y"]), "X")
     assert list(column.decode(codes)) == ["b", "a new level", "a", "a new level"]
     assert list(column.decode(codes[[0, 2]]).categories) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["time", "duration"])
+def test_a_column_without_values_is_missing_and_not_of_another_kind(kind):
+    columns = [Column("t", kind)]
+    assert len(read_inputs(pd.DataFrame({"t": []}), columns)[0]) == 0
+    with pytest.raises(ValueError, match="row 0, column 't': a missing value is not"):
+        read_inputs(pd.DataFrame({"t": [None, None]}), columns)
+
+
+def test_complex_inputs_are_refused_in_predictions_too():
+    with pytest.raises(ValueError, match="X, column 'x0' holds complex numbers"):
+        read_inputs(np.array([1j, 2.0]), [Column("x0")])
+
+
+def test_inputs_of_each_output_may_be_named_by_numbers():
+    tables = split_inputs(["0", "1"], {0: [1.0, 2.0], 1: [3.0]}, None)
+    assert [len(table) for table, _ in tables.values()] == [2, 1]
+    model = hm.HetMOGP({0: hm.Gaussian(), 1: hm.Gaussian()}, latents=1, max_iter=0, progress=False)
+    model.fit({0: [1.0, 2.0, 4.0], 1: [3.0, 5.0]}, {0: [1.0, 0.0, 2.0], 1: [2.0, 1.0]})
+    assert model.n_observed_ == {"0": 3, "1": 2}

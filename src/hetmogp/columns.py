@@ -54,7 +54,10 @@ class Column:
         if self.kind == "category":
             return self._codes(values, what)
         if self.kind == "number":
+            _refuse_complex(values, where)
             return _numbers(values, where)
+        if values.isna().all():  # whatever type it has
+            return np.full(len(values), np.nan)
         if self.kind == "duration" and values.map(lambda v: isinstance(v, str)).any():
             with suppress(ValueError):  # text such as "2 days 03:00:00", as in files
                 values = pd.Series(pd.to_timedelta(values))
@@ -117,11 +120,7 @@ def describe(values: pd.Series, what: str, name: str) -> Column:
     dtype, types = values.dtype, pd.api.types
     if isinstance(dtype, pd.CategoricalDtype):
         return Column(name, "category", tuple(_plain(level) for level in dtype.categories))
-    if types.is_complex_dtype(dtype):
-        raise ValueError(
-            f"Complex data not supported: {what}, column {name!r} holds complex numbers; inputs "
-            "must be real"
-        )
+    _refuse_complex(values, f"{what}, column {name!r}")
     if types.is_numeric_dtype(dtype):
         return Column(name)
     if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
@@ -178,6 +177,14 @@ def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tupl
             "pandas.to_numeric, or make labels a pandas categorical"
         )
     return tuple(sorted(levels, key=lambda level: (type(level).__name__, level)))
+
+
+def _refuse_complex(values: pd.Series, where: str) -> None:
+    """Raise an error for complex numbers, in scikit-learn's words."""
+    if pd.api.types.is_complex_dtype(values.dtype):
+        raise ValueError(
+            f"Complex data not supported: {where} holds complex numbers; inputs must be real"
+        )
 
 
 def _numbers(values: pd.Series, where: str) -> np.ndarray:

@@ -19,11 +19,12 @@ def split_inputs(
 ) -> dict[str, tuple[np.ndarray, list[Column]]]:
     """One input table per output, the same object where outputs share it, and the columns."""
     if isinstance(X, Mapping):
+        X = _by_text(X)
         for name in names:
             if name not in X:
                 raise ValueError(
                     f"X is a dict of one table per output, but has none for {name!r}; "
-                    f"it has {', '.join(map(str, X))}"
+                    f"it has {', '.join(X)}"
                 )
         tables = {name: X[name] for name in names}
     elif _one_table_per_output(X):
@@ -78,10 +79,15 @@ def _one_table_per_output(X: Any) -> bool:
     )
 
 
+def _by_text(X: Mapping[Any, Any]) -> dict[str, Any]:
+    """Tables of inputs by the names of outputs, which are text."""
+    return {str(name): table for name, table in X.items()}
+
+
 def input_of(X: Any, name: str, names: list[str]) -> Any:
     """The inputs of one output, as the user gave them."""
     if isinstance(X, Mapping):
-        return X[name]
+        return _by_text(X)[name]
     return X[names.index(name)] if _one_table_per_output(X) else X
 
 

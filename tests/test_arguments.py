@@ -74,8 +74,11 @@ def test_no_weight_is_no_observation():
     hidden = np.where(weight > 0, y, np.nan)
     zeroed = bound({"y": hm.Poisson(weight="w")}, x, {"y": y, "w": np.minimum(weight, 1.0)})
     assert zeroed == pytest.approx(bound({"y": hm.Poisson()}, x, {"y": hidden}), rel=1e-12)
-    with pytest.raises(ValueError, match="no observed value"):
-        bound({"y": hm.Poisson(weight="w")}, x, {"y": y, "w": np.zeros(N)})
+    half = np.arange(N) % 2
+    with pytest.raises(ValueError, match="no observed value: every value has the weight 0 in 'w'"):
+        bound({"y": hm.Poisson(weight="w")}, x, {"y": np.where(half, np.nan, y), "w": half})
+    with pytest.raises(ValueError, match=r"no observed value$"):
+        bound({"y": hm.Poisson(weight="w")}, x, {"y": np.full(N, np.nan), "w": half})
 
 
 def test_mini_batches_carry_arguments():
@@ -260,7 +263,7 @@ def test_odd_columns_are_named():
         hm.HetMOGP({"cases": hm.Poisson(exposure="people")}).fit(x, twice)
     with pytest.raises(ValueError, match=r"output 'y': column 'e' has shape \(40, 2\)"):
         hm.HetMOGP({"y": hm.Poisson(exposure="e")}).fit(x, {"y": y, "e": np.ones((N, 2))})
-    with pytest.raises(ValueError, match="every weight in 'w' is 0"):
+    with pytest.raises(ValueError, match="every value has the weight 0 in 'w'"):
         hm.HetMOGP({"y": hm.Poisson(weight="w")}).fit(x, {"y": y, "w": np.zeros(N)})
 
 

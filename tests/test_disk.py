@@ -525,6 +525,15 @@ def test_wrong_uses_are_told(folder):
         hm.HetMOGP(LIKELIHOODS, method="vem").fit(table)
 
 
+def test_an_output_that_the_sample_missed_is_said_to_be_rare(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "SAMPLE", 20)
+    frame = rows(2000)
+    frame["a"] = np.where(np.arange(2000) < 4, 1.0, np.nan)
+    table = hm.Table(written(tmp_path, frame, [2000], 500), inputs=["x"])
+    with pytest.raises(ValueError, match="'a' has 4 observed values in the table, none of them in"):
+        hm.HetMOGP(LIKELIHOODS, **OPTIONS).fit(table)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_epoch_that_ends_in_a_batch_not_full_is_fine_with_any_likelihood(small, tmp_path, dtype):
     """Where there is no row a gradient at zero, which is infinite for some, must not be taken."""

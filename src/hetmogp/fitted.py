@@ -50,6 +50,8 @@ def fit(
         checkpoints: where to keep the fit on its way.
         source: where all rows are, if X and Y are a sample of them.
     """
+    if source is not None:
+        _refuse_missed(likelihoods, Y, source)
     data = grouped(read(likelihoods, X, Y), options)
     for likelihood in data.likelihoods:
         standard_nodes(len(likelihood.latent), options.expectation)  # refuses what cannot be done
@@ -80,6 +82,17 @@ def fit(
         options.dtype,
     )
     return replace(result, alone=_alone(result, learned))
+
+
+def _refuse_missed(likelihoods: Mapping[str, Likelihood], Y: pd.DataFrame, source: Source) -> None:
+    """Raise an error for an output whose few values a sample of the rows has missed."""
+    for name in likelihoods:
+        if name in Y and source.observed[name] and Y[name].isna().all():
+            raise ValueError(
+                f"output {name!r} has {source.observed[name]:,} observed values in the table, none "
+                f"of them in the {len(Y):,} rows sampled to start the fit: it is too rare for a "
+                "Table. Fit the rows in memory, or leave it out"
+            )
 
 
 def _marginal(data: Dataset) -> dict[str, list[float]]:

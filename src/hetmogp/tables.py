@@ -169,10 +169,12 @@ def read(
         given = _arguments(name, likelihoods[name], Y, column, weighted=some or columns is None)
         weight = given.pop("weight", np.broadcast_to(1.0, len(column)))
         likelihood, y = observe(name, likelihoods[name], column, given)
+        unless = ""
         if not (weight > 0).all():
+            if not np.isnan(y).all():
+                unless = f": every value has the weight 0 in {likelihood.weight!r}"
             y = np.where(weight > 0, y, np.nan)  # a value of weight zero is not observed
         if columns is None and np.isnan(y).all():
-            unless = "" if weight.any() else f": every weight in {likelihood.weight!r} is 0"
             raise ValueError(f"output {name!r} has no observed value{unless}")
         outputs.append((likelihood, tables[name][0], y, given, weight))
     known, X_d, values, given_d, weights = map(list, zip(*outputs, strict=True))

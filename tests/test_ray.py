@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,6 +43,31 @@ def workers():
         except OSError:  # it has ended, or is somebody else's
             continue
     return sorted(found)
+
+
+def test_workers_are_counted_by_the_scaling_that_is_given(tmp_path, monkeypatch):
+    """With a stand-in for Ray that starts nothing."""
+    (tmp_path / "t.csv").write_text("x,a\n0,1\n1,2\n")
+    table = hm.Table(tmp_path / "t.csv", inputs=["x"])
+    model = hm.HetMOGP({"a": hm.Gaussian()})
+    asked: dict[str, Any] = {}
+
+    def trainer(work, *, train_loop_config, scaling_config, **_):
+        asked.update(train_loop_config, scaling=scaling_config)
+        return SimpleNamespace(fit=lambda: SimpleNamespace(return_value=model))
+
+    config = SimpleNamespace(
+        FailureConfig=SimpleNamespace, RunConfig=SimpleNamespace, ScalingConfig=SimpleNamespace
+    )
+    jax = SimpleNamespace(JaxConfig=SimpleNamespace, JaxTrainer=trainer)
+    monkeypatch.setitem(sys.modules, "ray.train.v2.api.config", config)
+    monkeypatch.setitem(sys.modules, "ray.train.v2.jax", jax)
+    hm.ray.fit(model, table, scaling=SimpleNamespace(num_workers=3, use_gpu=False))
+    assert asked["workers"] == asked["scaling"].num_workers == 3
+    hm.ray.fit(model, table, num_workers=2)
+    assert asked["workers"] == asked["scaling"].num_workers == 2
+    with pytest.raises(TypeError, match="give num_workers or scaling"):
+        hm.ray.fit(model, table)
 
 
 @pytest.mark.slow

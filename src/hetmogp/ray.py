@@ -20,7 +20,7 @@ def fit(
     model: "HetMOGP",
     table: "Table",
     *,
-    num_workers: int,
+    num_workers: int | None = None,
     use_gpu: bool = False,
     max_failures: int = 3,
     scaling: Any = None,
@@ -37,7 +37,8 @@ def fit(
         num_workers: the number of workers.
         use_gpu: whether each worker has a GPU.
         max_failures: how many times the workers may be restarted.
-        scaling: a `ray.train.ScalingConfig`, instead of `num_workers` workers of one CPU or GPU.
+        scaling: a `ray.train.ScalingConfig`, instead of `num_workers` workers of one CPU or GPU
+            each and `use_gpu`.
         run: a `ray.train.RunConfig`, for names, storage and the like. It replaces `max_failures`.
         **options: `checkpoint` and `every`, as for `HetMOGP.fit`. The checkpoint is a folder that
             worker 0 can reach wherever Ray places it. If it already holds checkpoints of this fit,
@@ -49,13 +50,18 @@ def fit(
     except ImportError as error:
         raise ImportError(f'install "hetmogp[ray]" to fit on a Ray cluster ({error})') from error
 
+    if (num_workers is None) == (scaling is None):
+        raise TypeError("give num_workers or scaling, which has a number of its own, and not both")
+    if scaling is None:
+        scaling = ScalingConfig(num_workers=num_workers, use_gpu=use_gpu)
+    use_gpu = scaling.use_gpu
     if options.get("checkpoint") is not None:
         options |= {"checkpoint": str(Path(options["checkpoint"]).resolve()), "resume": True}
     work = {
         "model": model,
         "source": [str(path.resolve()) for path in table.files],
         "table": {"inputs": table.inputs, "text": table.text, "lanes": table._lanes},
-        "workers": num_workers,
+        "workers": scaling.num_workers,
         "options": options,
     }
     with TemporaryDirectory(prefix="hetmogp-ray-") as scratch:
@@ -68,7 +74,7 @@ def fit(
             _work,
             train_loop_config=work,
             jax_config=JaxConfig(use_gpu=True),  # without it no group is formed, not even on CPUs
-            scaling_config=scaling or ScalingConfig(num_workers=num_workers, use_gpu=use_gpu),
+            scaling_config=scaling,
             run_config=run,
         )
         result: Any = trainer.fit()

@@ -308,6 +308,17 @@ def test_hold_outs_in_groups_and_after_a_limit(tmp_path):
     assert "fitted to these very rows" in run("score", *map(tmp_path.joinpath, FILES)).stdout
 
 
+def test_intervals_of_mini_batches_are_a_warning_and_the_model_is_kept(folder, tmp_path):
+    target = tmp_path / "m.hetmogp"
+    found = run(
+        *("fit", folder / "data.csv", "--inputs", "t", "--output", "height:gaussian"),
+        *("--model", target, "--method", "svi", "--intervals", *FIT[:4], "--max-iter", 2),
+    )
+    assert found.exit_code == 0, found.output
+    assert "--intervals needs a fit on full batches" in found.stderr
+    assert target.exists()
+
+
 FILES = ("t.hetmogp", "t.csv")
 
 
@@ -319,6 +330,7 @@ FILES = ("t.hetmogp", "t.csv")
         (["--holdout", 0.2, "--holdout-after", 3], "choose one of them"),
         (["--holdout-after", "2020-01-01"], "no input that holds dates or durations"),
         (["--holdout-after", "1", "--by", "height"], "no input 'height' that holds numbers"),
+        (["--holdout", 0.001], "--holdout 0.001 is less than one row of the"),
         (["--holdout-after", "1e9"], "no row of"),
         (["--holdout-after", "-1e9"], "every row of"),
     ],

@@ -329,12 +329,17 @@ def _outputs(
 def _assess(model: "HetMOGP", fitted: tuple[Any, ...], unscored: bool, intervals: bool) -> None:
     """Score each value left out, where no rows were held out, and find intervals if asked to.
 
-    Mini-batches allow neither: then there are no such scores, and intervals are an error.
+    Mini-batches allow neither: then there are no such scores, and a warning says that there are no
+    intervals.
     """
-    if model.method_ == "vem" and unscored:
+    full = model.method_ == "vem"
+    if full and unscored:
         model.leave_one_out(*fitted)
-    if intervals:
+    if full and intervals:
         model.intervals(*fitted)
+    if intervals and not full:
+        words = "--intervals needs a fit on full batches; this one was on mini-batches and has none"
+        warnings.warn(words, UserWarning, stacklevel=2)
 
 
 def _so_far(

@@ -65,7 +65,11 @@ def chosen(
         of = table[by].nunique(dropna=False)
         return Chosen(held, f"{groups} of {of} groups of {by}, chosen at random", by)
     else:
-        return Chosen(at_random(len(table), share, seed), f"{share:.0%} of the rows, at random")
+        held = at_random(len(table), share, seed)
+        if share and (held.all() or not held.any()):
+            many = "every row" if held.all() else "less than one row"
+            fail(f"--holdout {share:g} is {many} of the {len(table)} in {path}")
+        return Chosen(held, f"{share:.0%} of the rows, at random")
     if result.held.all() or not result.held.any():
         many = "every" if result.held.all() else "no"
         fail(f"--holdout-after {after}: {many} row of {path} is later")

@@ -131,6 +131,17 @@ def test_a_censored_value_has_no_part_in_an_error():
     assert hm.scorer("neg_mean_squared_error")(model, x, Y) == pytest.approx(wanted)
 
 
+def test_densities_of_values_that_are_all_censored_are_scored():
+    x = np.arange(8.0)
+    Y = pd.DataFrame({"stay": 1.0 + x, "ended": [1.0] * 4 + [0.0] * 4})
+    model = hm.HetMOGP({"stay": hm.Weibull(event="ended")}, latents=1, max_iter=0, progress=False)
+    model.fit(x, Y)
+    found = hm.scorer("log_density")(model, x[4:], Y[4:])
+    assert found == pytest.approx(model.score(x[4:], Y[4:]))
+    with pytest.raises(ValueError, match="'stay' has no exactly known observed value"):
+        hm.scorer("r2")(model, x[4:], Y[4:])
+
+
 def test_a_wrong_number_of_inputs_is_said_in_the_words_of_scikit_learn(model, table):
     words = "X has 2 features, but HetMOGP is expecting 1 features as input"
     wide = np.c_[table[0], table[0]]

@@ -66,11 +66,12 @@ class Scorer:
         """The score of the model at the observed values of the output."""
         name = self._name(model)
         observed = model.fitted.observe(model.fitted.read(X, Y)).get(name)
+        if observed is not None and self.metric == DENSITY:
+            return float(np.mean(observed.log_prob))
         exact = np.flatnonzero(observed.exact) if observed is not None else np.empty(0, int)
         if observed is None or not exact.size:
-            raise ValueError(f"output {name!r} has no observed value to score")
-        if self.metric == DENSITY:
-            return float(np.mean(observed.log_prob))
+            known = "" if observed is None else " exactly known"
+            raise ValueError(f"output {name!r} has no{known} observed value to score")
         return float(get_scorer(self.metric)(_one(observed), exact, observed.values[exact]))
 
     def _name(self, model: HetMOGP) -> str:

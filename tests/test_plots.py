@@ -325,6 +325,8 @@ def test_what_cannot_be_drawn_is_refused(one, plane):
     for draw in (lambda m: plots.posterior(m, "height"), plots.parameter_functions, plots.latents):
         with pytest.raises(ValueError, match=r"draws over one input; .* 3 \(east, north, side\)"):
             draw(flat)
+    with pytest.raises(ValueError, match=r"x has whole rows, .* leave at out"):
+        plots.posterior(flat, "height", plane[1][:2], along="east", at={"side": "left"})
     with pytest.raises(ValueError, match="no output 'weight'; there are height, home"):
         plots.posterior(model, "weight")
     with pytest.raises(ValueError, match="X and Y belong together"):

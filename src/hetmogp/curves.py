@@ -218,6 +218,8 @@ def line_through(
     if along not in free:
         raise ValueError(f"{what} draws over a number or a date; {along!r} holds labels")
     if np.ndim(x) == 2 and np.shape(x)[1] == len(names):
+        if at:
+            raise ValueError("x has whole rows, which hold all inputs already: leave at out")
         return Line(j, read_inputs(x, columns, "x")[0])
     row = middle(model, data)
     for name, value in (at or {}).items():

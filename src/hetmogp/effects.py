@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import norm
 
 from .fitted import Fitted
 from .fitting import inputs_of
 from .kernels import Kernel
+from .lengthscales import NORMAL
 from .session import session
 
 __all__ = ["intercepts", "sizes", "slopes"]
-
-TAIL = float(norm.ppf(0.95))  # intervals have the probability 0.9
 
 
 def slopes(fitted: Fitted) -> pd.DataFrame:
@@ -120,7 +118,7 @@ def _rows(
     """A row for each parameter function that has the latents."""
     has = np.any(_weights(fitted)[:, latents] != 0, axis=1)
     return [
-        (*name.rsplit(".", 1), *names, m, s, m - TAIL * s, m + TAIL * s)
+        (*name.rsplit(".", 1), *names, m, s, m - NORMAL * s, m + NORMAL * s)
         for name, own, m, s in zip(fitted.parameter_names, has, mean, sd, strict=True)
         if own
     ]

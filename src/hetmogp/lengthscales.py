@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from .fitted import Fitted
 from .kernels import Kernel
@@ -13,7 +14,7 @@ from .kernels.leaf import with_unit
 
 __all__ = ["NORMAL", "in_words", "lengthscales"]
 
-NORMAL = 1.6449  # standard deviations on either side of 90%
+NORMAL = float(norm.ppf(0.95))  # standard deviations on either side of 90%
 COLUMNS = ["latent", "kernel", "input", "number", "value", "lower", "upper", "flat"]
 
 

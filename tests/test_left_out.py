@@ -100,3 +100,5 @@ def test_what_has_no_sites_and_other_data_are_refused():
     model = hm.HetMOGP(BOTH, latents=1, max_iter=0, progress=False).fit(t, Y)
     with pytest.raises(ValueError, match="output 'b' had 23 values, here it has 20"):
         model.leave_one_out(t, Y.assign(b=Y["b"].where(Y.index >= 3)))
+    with pytest.raises(ValueError, match="the largest value of input 'x0' is another one here"):
+        model.leave_one_out(t + 1.0, Y)

@@ -78,6 +78,14 @@ def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
                 f"{what} about the data that were fitted: there output {name!r} had "
                 f"{fitted.record.observed[name]} values, here it has {seen.sum()}"
             )
+    rows = np.concatenate([X[s] for X, s in zip(data.inputs, data.observed(), strict=True)])
+    here = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    other = np.flatnonzero(~np.isclose(here, fitted.record.input_range).all(axis=0))
+    if other.size:
+        raise ValueError(
+            f"{what} about the data that were fitted: the smallest or the largest value of input "
+            f"{fitted.columns[int(other[0])].name!r} is another one here"
+        )
 
 
 def _by_cavities(fitted: Fitted, data: Dataset, rules: Rules) -> dict[str, np.ndarray]:

@@ -1,5 +1,7 @@
 """The default fit: each output alone, all together, and what is kept of the two."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,10 +9,15 @@ from scipy.stats import multivariate_normal
 
 import hetmogp as hm
 from hetmogp.columns import Column
+from hetmogp.data import full_batch
 from hetmogp.fitting import Progress
-from hetmogp.fitting.alone import PRICE
-from hetmogp.fitting.inducing import how_many_inducing
+from hetmogp.fitting.alone import PRICE, Candidates
+from hetmogp.fitting.inducing import for_supports, how_many_inducing
+from hetmogp.fitting.sharing import _together
+from hetmogp.fitting.start import initial_parameters
 from hetmogp.fitting.supports import groups, tells_units
+from hetmogp.session import session
+from hetmogp.tables import read
 
 x = np.linspace(0.0, 1.0, 80)
 rng = np.random.default_rng(0)
@@ -146,6 +153,23 @@ def test_a_sum_over_inputs_is_found_and_said():
     model = hm.HetMOGP({"a": hm.Gaussian()}, inducing=60, progress=False).fit(X, {"a": y})
     assert {k.active_dims for k in model.kernels_} == {(0,), (1,)}
     assert "RBF(hour" in repr(model.summary())
+
+
+def test_the_spare_latent_keeps_its_inducing_inputs_beside_latents_with_few():
+    """A sum over an hour and a station needs 6 and 3 inducing inputs; the spare latent has 18."""
+    X = np.stack(np.meshgrid(np.arange(6.0), np.arange(3.0)), axis=-1).reshape(-1, 2)
+    data = read({"a": hm.Gaussian()}, X, {"a": X.sum(axis=1)})
+    kernels = [hm.RBF(), hm.RBF(active_dims=(0,)), hm.RBF(active_dims=(1,))]
+    with session():
+        batch, scaling = full_batch(data)
+        rows = np.asarray(batch.X)
+        placed = for_supports(kernels, rows, 18, 0, [])
+        candidates = Candidates(kernels, placed, scaling, data.columns, rows)
+        start = initial_parameters(data, candidates.beginning([0, 1, 2]), scaling)
+        start = eqx.tree_at(lambda one: one.prior.mask, start, jnp.array([[0.0, 1.0, 1.0]]))
+        tables = _together([start], candidates).prior.tables
+    for table, own, count in zip(tables, placed.inputs[[1, 2, 0]], (6, 3, 18), strict=True):
+        np.testing.assert_array_equal(table, own[:count])
 
 
 def test_inducing_inputs_are_all_rows_or_as_many_as_latents_allow():

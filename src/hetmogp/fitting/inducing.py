@@ -36,6 +36,7 @@ __all__ = [
     "how_many_inducing",
     "inputs_of",
     "is_auto",
+    "padded",
     "place_inducing",
 ]
 
@@ -205,7 +206,7 @@ def for_supports(
         table = np.repeat(X[:1], M, axis=0)
         table[:, seen] = choose_inducing(rows, M, seed, own)
         tables.append(table)
-    return _padded(tables)
+    return padded(tables)
 
 
 def beside(
@@ -216,12 +217,12 @@ def beside(
     if all(one is None for one in each):
         return Placed(Z)
     every = np.broadcast_to(Z, (len(kernels), *Z.shape[1:]))
-    return _padded(
+    return padded(
         [own if one is None else one[:LEVELS] for own, one in zip(every, each, strict=True)]
     )
 
 
-def _padded(tables: Sequence[np.ndarray]) -> Placed:
+def padded(tables: Sequence[np.ndarray]) -> Placed:
     """Sets of different sizes, padded to one size with rows that are not in use."""
     counts = tuple(len(table) for table in tables)
     room = [np.pad(table, ((0, max(counts) - len(table)), (0, 0)), "edge") for table in tables]
@@ -270,7 +271,7 @@ def by_need(
         some[order[:n]] if len(order) else some[:1]
         for n, (order, _) in zip(counts, needs, strict=True)
     ]
-    return _padded([X[own] for own in rows])
+    return padded([X[own] for own in rows])
 
 
 Need = tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]

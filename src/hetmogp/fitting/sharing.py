@@ -31,7 +31,7 @@ from .alone import PRICE, Alone, Candidates, of_output, only, without_idle_laten
 from .apart import as_one, numbers_of
 from .choice import Choice, in_use
 from .fit import Fit, NotPositiveDefiniteError
-from .inducing import by_need
+from .inducing import by_need, padded
 from .options import Options
 from .progress import Progress
 from .prune import merged
@@ -300,8 +300,8 @@ def _together(parts: Sequence[Parameters], candidates: Candidates) -> Parameters
     centres = prior.hyperprior.kernels if prior.hyperprior is not None else ()
     if len(prior.inducing_inputs) > 1 or prior.counts:
         Z, counts = candidates.placed
-        counts = (*prior.widths, (counts or prior.sizes[1:])[0])
-        prior = prior.with_inducing(np.concatenate([prior.inducing_inputs, Z[:1]]), counts)
+        spare = Z[0, : counts[0]] if counts else Z[0]
+        prior = prior.with_inducing(*padded([*prior.tables, spare]))
     prior = prior.with_latents(
         [*prior.kernels, candidates.started(0.5)[0]],
         [*centres, candidates.typical()] if centres else [],

@@ -11,9 +11,9 @@ import hetmogp as hm
 from hetmogp.columns import Column
 from hetmogp.data import full_batch
 from hetmogp.fitting import Progress
-from hetmogp.fitting.alone import PRICE, Candidates
+from hetmogp.fitting.alone import PRICE, Alone, Candidates
 from hetmogp.fitting.inducing import for_supports, how_many_inducing
-from hetmogp.fitting.sharing import _together
+from hetmogp.fitting.sharing import Chooser, _together
 from hetmogp.fitting.start import initial_parameters
 from hetmogp.fitting.supports import groups, tells_units
 from hetmogp.session import session
@@ -219,6 +219,23 @@ def test_an_interrupt_while_latents_are_chosen_keeps_what_was_found(when, monkey
     error = model.predict(x)["a"].mean - wave
     assert np.sqrt(np.mean(error**2)) < 0.15  # it was fitted before
     assert np.isfinite(model.nlpd(x, Y)["global"])
+
+
+def test_the_jitter_rises_when_no_joint_start_is_finite(monkeypatch):
+    """Nothing else is learned here, to be quick."""
+    jitters = []
+
+    def at_first_nothing(self, state, *_):
+        jitters.append(self.jitter)
+        return state._replace(objective=np.nan) if self.jitter == jitters[0] else state
+
+    monkeypatch.setattr(Alone, "best", Alone.begun)
+    monkeypatch.setattr(Chooser, "_climbed", at_first_nothing)
+    outputs = {"a": hm.Gaussian(), "b": hm.Gaussian()}
+    Y = {"a": wave[:6], "b": -wave[:6]}
+    model = hm.HetMOGP(outputs, max_iter=1, restarts=1, progress=False).fit(x[:6], Y)
+    assert max(jitters) == pytest.approx(10.0 * jitters[0])
+    assert np.isfinite(model.elbo_)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,11 @@ class Chooser:
         return (less, True) if cheap and _pays(less, apart, self.share) else (joint, False)
 
     def _joint(self, apart: State) -> State:
-        """The joint model, from the better of its starts."""
+        """The joint model, from the better of its starts.
+
+        Raises:
+            NotPositiveDefiniteError: if more jitter is needed.
+        """
         data, seed, update = self.data, self.options.seed, self.progress.update
         update("joint, from alone", 0.0)
         start = _with_cross_weights(apart.parameters, data, seed)
@@ -210,7 +214,10 @@ class Chooser:
             update(f"joint, mixed start {restart + 1}", 0.0)
             start = _mixed(apart.parameters, data, self.candidates, seed, restart)
             runs.append(self._climbed(init(start, self.problem, self.jitter), SHORT))
-        best = max((run for run in runs if np.isfinite(run.objective)), key=attrgetter("objective"))
+        runs = [run for run in runs if np.isfinite(run.objective)]
+        if not runs:
+            raise NotPositiveDefiniteError
+        best = max(runs, key=attrgetter("objective"))
         update("joint", 0.5, best.bound)
         # Far enough to compare the gain with the price; the final fit continues from here.
         enough = CLOSE * PRICE * (weights(best.parameters) - weights(apart.parameters))

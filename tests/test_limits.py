@@ -216,6 +216,12 @@ ALL = [  # a likelihood, what comes with values, and the values that can be reco
     (hm.NegativeBinomial(concentration=2.0, upper=4), {}, grid(1.0, 4)),
     (hm.Binomial(trials=6, lower=1, upper=4), {}, grid(1.0, 4)[1:]),
     (hm.ZeroInflatedPoisson(upper=4), {}, grid(1.0, 4)),
+    (hm.ZeroOneInflatedBeta(concentration=5.0, one=0.3, step=0.1), {}, grid(0.1, 1)),
+    (
+        hm.ZeroOneInflatedBeta(concentration=5.0, one=0.3, step=0.1, lower=0.25),
+        {},
+        grid(0.1, 1)[2:],
+    ),
 ]
 
 
@@ -274,6 +280,20 @@ def test_a_rounded_time_whose_end_was_not_seen_is_only_known_to_be_larger():
     assert model.predict([[0.0]])["y"].survival(2.0)[0] == pytest.approx(at, abs=0.03)
     observed = model.fitted.observe(model.fitted.read(np.zeros((N, 1)), Y))
     assert stats.kstest(pit(observed)["y"], "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("edge", [-25.0, 0.4, 25.0])
+def test_what_is_rounded_to_an_atom_has_the_probability_of_the_atom_too(edge):
+    of = hm.ZeroOneInflatedBeta(concentration=5.0, one=0.3, step=0.1)
+    f, beta = jnp.array([0.2, edge]), stats.beta(5 * special.expit(0.2), 5 * special.expit(-0.2))
+    p, q = special.expit(edge), special.expit(-edge)
+    expected = [0.7 * p + q * beta.cdf(0.05), 0.3 * p + q * beta.sf(0.95)]
+    for y, ours in zip((0.0, 1.0), expected, strict=True):
+        log_p, slope = jax.value_and_grad(lambda f, y=y: of.log_observed(jnp.asarray(y), f))(f)
+        assert log_p == pytest.approx(np.log(ours), rel=1e-3)
+        assert np.isfinite(slope).all()
+    start = of.initial(limits.typical(of, np.array([0.0, 0.0, 0.5, 1.0])))
+    assert start["edge"] == pytest.approx(3.5 / 5)
 
 
 # -- fits without functions, against maximum likelihood by scipy -----------------------------------

@@ -9,7 +9,8 @@ density. Predictions are of the value itself, not of what would be seen of it.
 - `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. If one is
   missing, that end is open. If both are missing, or both are equal, the value is exact.
 - `step=0.1`: values were rounded to a multiple of it, so y stands for y − 0.05 to y + 0.05. An
-  amount of a `Hurdle` is never rounded to zero, so there 0.1 stands for 0 to 0.15.
+  amount of a `Hurdle` is never rounded to zero, so there 0.1 stands for 0 to 0.15. An end with a
+  probability of its own, as of `ZeroOneInflatedBeta`, belongs to the values rounded to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -167,12 +168,13 @@ def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
 
 
 def typical(likelihood: Any, y: np.ndarray) -> np.ndarray:
-    """The middle of what a rounded value stands for; the value itself without rounding."""
+    """The middle of what a rounded value stands for; atoms and values not rounded stay."""
     step = dict(likelihood.limits).get("step")
     if step is None:
         return y
     low, high = likelihood.ends
-    return 0.5 * (np.maximum(y - 0.5 * step, low) + np.minimum(y + 0.5 * step, high))
+    middle = 0.5 * (np.maximum(y - 0.5 * step, low) + np.minimum(y + 0.5 * step, high))
+    return np.where(np.isin(y, likelihood.atoms), y, middle)
 
 
 def one_sided(likelihood: Any, y: np.ndarray) -> str | None:
@@ -233,6 +235,10 @@ def _rounded(likelihood: Any, seen: Known, f: Array, limited: bool) -> Array:
     cell = high - low < 1.75 * step
     own = jnp.where(cell, low, SAFE), jnp.where(cell, high, SAFE + 0.5 * step)
     within = likelihood.log_cell(*own, f)
+    for atom, here in ((least, jnp.isinf(a)), (most, jnp.isinf(b))):
+        if atom in likelihood.atoms:  # which has a probability besides the density
+            more = jnp.logaddexp(within, likelihood.log_density(jnp.asarray(atom), f))
+            within = jnp.where(here, more, within)
     if not limited:
         return within
     ends = jnp.where(jnp.isinf(a), SAFE, a), jnp.where(jnp.isinf(b), SAFE, b)

@@ -296,6 +296,39 @@ def test_what_is_rounded_to_an_atom_has_the_probability_of_the_atom_too(edge):
     assert start["edge"] == pytest.approx(3.5 / 5)
 
 
+BEFORE = {
+    "Weibull": (hm.Weibull, {"shape": 1.5}, lambda f: stats.weibull_min(1.5, scale=np.exp(f))),
+    "LogNormal": (hm.LogNormal, {"scale": 0.6}, lambda f: stats.lognorm(0.6, scale=np.exp(f))),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_censored_time_is_only_known_to_be_larger_whatever_the_limits_say(name):
+    """In the fit and in scores; an end that was seen is judged by the limits."""
+    made, fixed, truth = BEFORE[name]
+    d, f, none = truth(0.4), jnp.array([0.4]), jnp.zeros((1, 1))
+
+    @eqx.filter_jit
+    def each(of, y):
+        return of.log_observed(y, f), of.expectation(y, f, none), log_density(of, y, f, none)
+
+    of = made(**fixed, event="e", lower=0.5, upper=2.0)
+    columns = made(**fixed, event="e", lower="from", upper="to")
+    ends = {"lower": 0.7, "upper": 1.5}
+    for one, y, given, expected in (
+        (of, 0.3, {"event": 0.0}, d.logsf(0.3)),
+        (of, 5.0, {"event": 0.0}, d.logsf(5.0)),
+        (of, 0.3, {"event": 1.0}, d.logcdf(0.5)),
+        (of, 5.0, {"event": 1.0}, d.logsf(2.0)),
+        (columns, 0.3, {"event": 0.0, **ends}, d.logsf(0.3)),
+        (columns, NAN, {"event": 0.0, **ends}, d.logsf(0.7)),
+        (columns, NAN, {"event": 1.0, **ends}, np.log(d.cdf(1.5) - d.cdf(0.7))),
+    ):
+        here = one.at({name: jnp.asarray(value) for name, value in given.items()})
+        noted = jnp.asarray(here.noted(np.array([y]))[0])
+        np.testing.assert_allclose(each(here, noted), expected, rtol=1e-6)
+
+
 # -- fits without functions, against maximum likelihood by scipy -----------------------------------
 
 N = 300

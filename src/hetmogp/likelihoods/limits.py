@@ -8,6 +8,8 @@ density. Predictions are of the value itself, not of what would be seen of it.
   `upper=50`: a value at or above it is only known to be at least 50. Both: Tobit's model.
 - `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. If one is
   missing, that end is open. If both are missing, or both are equal, the value is exact.
+- `event="seen"`, of those that take one: where it is 0, the value is only known to be larger than y,
+  whatever the limits say.
 - `step=0.1`: values were rounded to a multiple of it, so y stands for y − 0.05 to y + 0.05. An
   amount of a `Hurdle` is never rounded to zero, so there 0.1 stands for 0 to 0.15. An end with a
   probability of its own, as of `ZeroOneInflatedBeta`, belongs to the values rounded to it.
@@ -112,9 +114,6 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
     if step and likelihood.amount:  # none is rounded to zero
         a = xp.where(y < 1.25 * step, -xp.inf, a)
     exact = xp.full(xp.shape(y), not step)
-    if step and likelihood.censoring in columns:
-        longer = likelihood.given[likelihood.censoring] == 0
-        a, b = xp.where(longer, y, a), xp.where(longer, xp.inf, b)
     if "lower" in numbers:
         beyond = y <= numbers["lower"]
         a, b = xp.where(beyond, -xp.inf, a), xp.where(beyond, _edge(numbers, "lower"), b)
@@ -130,6 +129,10 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
         a = xp.where(stated, xp.where(xp.isnan(low), -xp.inf, low - whole), a)
         b = xp.where(stated, xp.where(xp.isnan(high), xp.inf, high), b)
         exact = exact & ~stated
+    if likelihood.censoring in columns:  # without rounding, the density knows of it
+        longer = likelihood.censored(likelihood.given)
+        a, b = xp.where(longer, y, a), xp.where(longer, xp.inf if step else y, b)
+        exact = xp.where(longer, not step, exact)
     least, most = likelihood.ends
     a = xp.where(a < least if likelihood.discrete else a <= least, -xp.inf, a)
     if likelihood.discrete and likelihood.amount:  # which is no zero
@@ -151,9 +154,11 @@ def _edge(numbers: Mapping[str, float], name: str) -> float:
 def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
     """Values as a fit uses them: at the limit if beyond one, in the middle if between two.
 
-    A missing value whose interval is stated counts as observed.
+    A missing value whose interval is stated counts as observed. A censored one stays, or is above
+    the lower end.
     """
     numbers, columns = dict(likelihood.limits), dict(likelihood.columns)
+    larger, seen = likelihood.censored(likelihood.given), y
     if "lower" in numbers or "upper" in numbers:
         y = np.clip(y, numbers.get("lower", -np.inf), numbers.get("upper", np.inf))
     if columns.keys() & LIMITS.keys():
@@ -164,7 +169,8 @@ def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
         middle = np.floor(middle) if likelihood.discrete else middle
         middle = np.where(np.isnan(low), high, np.where(np.isnan(high), low, middle))
         y = np.where(np.isnan(middle), y, middle)
-    return y
+        seen = np.where(np.isnan(seen), low, seen)
+    return np.where(larger, seen, y)
 
 
 def typical(likelihood: Any, y: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from hetmogp.likelihoods import limits
 from hetmogp.predictive import log_density
 from hetmogp.scoring import evaluate, pit
 from hetmogp.session import session
+from hetmogp.tables import read
 
 rng = np.random.default_rng(5)
 NUMBERS = [n for n in CASES if CASES[n].likelihood.outcome in ("real", "count")]
@@ -138,12 +139,42 @@ INF, NAN = np.inf, np.nan
             [2.0, 3.0],
             [INF, 3.0],
         ),
+        (
+            hm.Gamma(lower="a", upper="b"),
+            [3.0, 3.0],
+            {"lower": [0.0, 0.0], "upper": [NAN, 5.0]},
+            [True, False],
+            [3.0, -INF],
+            [3.0, 5.0],
+        ),
     ],
 )
 def test_what_each_limit_says(of, y, given, exact, a, b):
     found = rows(of, y, **given)
     assert found[0] == exact
     np.testing.assert_array_equal(found[1:], [a, b])
+
+
+@pytest.mark.parametrize(
+    ("of", "low", "high", "noted"),
+    [
+        (hm.Gamma(lower="a", upper="b"), 0.0, NAN, NAN),  # nothing is known
+        (hm.Gamma(lower="a", upper="b"), -1.0, 0.3, 0.15),
+        (hm.Gamma(lower="a", upper="b"), NAN, 0.3, 0.3),
+        (hm.Beta(lower="a", upper="b"), NAN, 1.0, NAN),
+        (hm.Beta(lower="a", upper="b"), 0.5, 2.0, 0.75),
+        (hm.Poisson(lower="a", upper="b"), 0.0, NAN, NAN),
+    ],
+)
+def test_a_missing_value_stands_in_the_part_of_its_interval_that_is_possible(of, low, high, noted):
+    here = of.at({"lower": np.array([low]), "upper": np.array([high])})
+    np.testing.assert_allclose(here.noted(np.array([NAN])), [noted])
+
+
+def test_limits_that_allow_everything_leave_a_value_missing():
+    Y = {"y": [1.0, 2.0, NAN], "lo": [NAN, NAN, 0.0], "hi": [NAN] * 3}
+    data = read({"y": hm.Gamma(lower="lo", upper="hi")}, [0.0, 1.0, 2.0], Y)
+    np.testing.assert_array_equal(data.values[0], [1.0, 2.0, NAN])
 
 
 ORACLES = {

@@ -7,7 +7,8 @@ density. Predictions are of the value itself, not of what would be seen of it.
 - `lower=0.2`, a number: a value at or below it is only known to be at most 0.2 (a detection limit).
   `upper=50`: a value at or above it is only known to be at least 50. Both: Tobit's model.
 - `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. If one is
-  missing, that end is open. If both are missing, or both are equal, the value is exact.
+  missing, that end is open. If both are missing, or both are equal, the value is exact. Limits that
+  allow the whole range, such as 0 and none for a positive number, count as missing.
 - `event="seen"`, of those that take one: where it is 0, the value is only known to be larger than y,
   whatever the limits say.
 - `step=0.1`: values were rounded to a multiple of it, so y stands for y − 0.05 to y + 0.05. An
@@ -124,7 +125,7 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
         b = xp.where(beyond, xp.inf, b)
         exact = exact & ~beyond
     if columns.keys() & LIMITS.keys():
-        low, high = (xp.asarray(likelihood.given.get(name, xp.nan)) for name in LIMITS)
+        low, high = _stated(likelihood, xp)
         stated = ~((xp.isnan(low) & xp.isnan(high)) | (low == high))
         a = xp.where(stated, xp.where(xp.isnan(low), -xp.inf, low - whole), a)
         b = xp.where(stated, xp.where(xp.isnan(high), xp.inf, high), b)
@@ -138,6 +139,14 @@ def known(likelihood: Any, y: Any, xp: Any = jnp) -> Known:
     if likelihood.discrete and likelihood.amount:  # which is no zero
         a = xp.maximum(a, 0.0)
     return Known(exact, a, xp.where(b >= most, xp.inf, b))
+
+
+def _stated(likelihood: Any, xp: Any) -> tuple[Any, Any]:
+    """The limits from columns, NaN where there are none; the whole range says nothing."""
+    low, high = (xp.asarray(likelihood.given.get(name, xp.nan)) for name in LIMITS)
+    least, most = likelihood.ends
+    whole = (xp.isnan(low) | (low <= least)) & (xp.isnan(high) | (high >= most))
+    return xp.where(whole, xp.nan, low), xp.where(whole, xp.nan, high)
 
 
 def _edge(numbers: Mapping[str, float], name: str) -> float:
@@ -162,10 +171,9 @@ def noted(likelihood: Any, y: np.ndarray) -> np.ndarray:
     if "lower" in numbers or "upper" in numbers:
         y = np.clip(y, numbers.get("lower", -np.inf), numbers.get("upper", np.inf))
     if columns.keys() & LIMITS.keys():
-        low, high = (
-            np.broadcast_to(likelihood.given.get(name, np.nan), y.shape) for name in LIMITS
-        )
-        middle = 0.5 * (low + high)
+        low, high = (np.broadcast_to(end, y.shape) for end in _stated(likelihood, np))
+        least, most = likelihood.ends
+        middle = 0.5 * (np.maximum(low, least) + np.minimum(high, most))
         middle = np.floor(middle) if likelihood.discrete else middle
         middle = np.where(np.isnan(low), high, np.where(np.isnan(high), low, middle))
         y = np.where(np.isnan(middle), y, middle)

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
-from hetmogp.fitting.inducing import by_need, for_supports
+from hetmogp.fitting import inducing
+from hetmogp.fitting.inducing import by_need, choose_inducing, for_supports
 from hetmogp.linalg import gram, spread
 from hetmogp.posterior import Posterior
 from hetmogp.priors import LMC
@@ -127,6 +128,23 @@ def test_a_latent_over_one_input_has_its_values_and_no_more():
     Z, counts = for_supports([rbf([1.0, 1.0]), rbf([1.0], (1,))], X, 40, 0, [])
     assert counts == (40, 8)
     np.testing.assert_array_equal(np.sort(Z[1, :8, 1]), np.arange(8.0))
+
+
+@pytest.mark.parametrize("number", [4, 30, 40])
+@pytest.mark.parametrize("labels", [[], [0]])
+def test_values_that_are_rare_count_as_distinct_however_many_rows_there_are(
+    number, labels, monkeypatch
+):
+    """Forty values, most of which a sample of a hundred rows misses."""
+    monkeypatch.setattr(inducing, "KMEANS_ROWS", 100)
+    values, counts = np.arange(40.0), np.where(np.arange(40) < 2, 5000, 1)
+    X = np.random.default_rng(0).permutation(np.repeat(values, counts))[:, None]
+    Z = choose_inducing(X, number, 0, labels)
+    assert len(np.unique(Z)) == number
+    if labels:  # the most frequent ones
+        np.testing.assert_array_equal(np.sort(Z[:, 0])[:2], [0.0, 1.0])
+    table, counts = for_supports([rbf([1.0])], X, number, 0, labels)
+    assert table.shape == (1, number, 1)
 
 
 def test_a_model_whose_latents_differ_is_saved_and_shown(tmp_path):

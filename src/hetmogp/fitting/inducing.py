@@ -137,9 +137,6 @@ def choose_inducing(
     Labels have no mean, so a centre takes the labels of the nearest row. Where all inputs are
     labels, the most frequent combinations are taken.
     """
-    if len(X) > KMEANS_ROWS:
-        rows = np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False)
-        X = X[np.sort(rows)]
     distinct, rows_of = np.unique(X, axis=0, return_counts=True)
     M = min(number, len(distinct))
     if number > M:
@@ -150,17 +147,27 @@ def choose_inducing(
         )
     if len(distinct) == M:
         return distinct
-    if not labels:
-        return _centres(X, M, seed)
     others = [j for j in range(X.shape[1]) if j not in labels]
     if not others:
         return distinct[np.argsort(-rows_of, kind="stable")[:M]]
+    X = _some(X, seed)
+    if len(np.unique(X, axis=0)) < M:  # most rows are alike
+        X = _some(distinct, seed)
+    if not labels:
+        return _centres(X, M, seed)
     levels = [X[:, j, None] == np.unique(X[:, j]) for j in labels]
     unfolded = np.column_stack([X[:, others], *levels]).astype(float)
     centres = _centres(unfolded, M, seed)
     Z = X[cKDTree(unfolded).query(centres)[1]]
     Z[:, others] = centres[:, : len(others)]
     return Z
+
+
+def _some(X: Float[np.ndarray, "N p"], seed: int) -> Float[np.ndarray, "n p"]:
+    """As many of the rows as k-means uses."""
+    if len(X) <= KMEANS_ROWS:
+        return X
+    return X[np.sort(np.random.default_rng(seed).choice(len(X), KMEANS_ROWS, replace=False))]
 
 
 def _centres(X: Float[np.ndarray, "N p"], M: int, seed: int) -> Float[np.ndarray, "M p"]:

@@ -9,8 +9,8 @@ density. Predictions are of the value itself, not of what would be seen of it.
 - `lower="from"`, `upper="to"`, columns: each row's value is known to lie between the two. If one is
   missing, that end is open. If both are missing, or both are equal, the value is exact. Limits that
   allow the whole range, such as 0 and none for a positive number, count as missing.
-- `event="seen"`, of those that take one: where it is 0, the value is only known to be larger than y,
-  whatever the limits say.
+- `event="seen"`, of those that take one: where it is 0, the value is only known to be larger than
+  y, whatever the limits say.
 - `step=0.1`: values were rounded to a multiple of it, so y stands for y − 0.05 to y + 0.05. An
   amount of a `Hurdle` is never rounded to zero, so there 0.1 stands for 0 to 0.15. An end with a
   probability of its own, as of `ZeroOneInflatedBeta`, belongs to the values rounded to it.

@@ -369,6 +369,26 @@ def test_only_numbers_with_a_value_can_be_held(make, message):
 
 
 @pytest.mark.parametrize(
+    "hours",
+    [np.array([24, 36], "m8[h]"), [np.timedelta64(24, "h"), np.timedelta64(36, "h")]],
+    ids=["array", "list"],
+)
+def test_durations_are_counted_in_days(hours):
+    np.testing.assert_allclose(hm.RBF(hours).lengthscale, [1.0, 1.5])
+    with pytest.raises(ValueError, match="positive and finite"):
+        hm.RBF(0 * hours if isinstance(hours, np.ndarray) else [np.timedelta64("NaT")])
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0, 3.0], 1.0, [[1.0, 2.0]], [1.0]], ids=repr)
+def test_every_kernel_of_a_sum_has_one_weight(bad):
+    kernel = hm.Sum((hm.RBF(), hm.Linear()), weights=bad)
+    with pytest.raises(ValueError, match="must be 2 numbers, one for each kernel, not"):
+        kernel.start(ONES, COLUMNS, ONES)
+    with pytest.raises(ValueError, match="must be 2 numbers, one for each kernel, not"):
+        kernel.check(COLUMNS, fitted=False)
+
+
+@pytest.mark.parametrize(
     "bad",
     [0.0, -1.0, np.nan, np.inf, [1.0, -2.0], np.array([0.0]), np.float32(-1), -1, np.int64(-1)],
     ids=repr,

@@ -32,6 +32,8 @@ def positive(value: Any) -> Any:
         raise ValueError(f"kernel hyperparameters must be numbers or durations, not {value!r}")
     if isinstance(value, timedelta | np.timedelta64):
         value = _days(value)
+    elif isinstance(value, np.ndarray) and value.dtype.kind == "m":
+        value = value / np.timedelta64(1, "D")
     elif isinstance(value, list | tuple):
         value = [_days(v) if isinstance(v, timedelta | np.timedelta64) else v for v in value]
     if isinstance(value, int | float | list | tuple | np.ndarray | np.number):
@@ -238,6 +240,8 @@ class Sum(Combined):
 
     def start(self, spread: np.ndarray, columns: Sequence[str], scale: np.ndarray) -> Self:
         """See `Kernel.start`."""
+        if self.weights is not None:
+            self._refuse_unequal()
         weights = np.ones(len(self.kernels)) if self.weights is None else self.weights
         fixed = held.remembered(self)
         begun = super().start(spread, columns, scale)
@@ -264,12 +268,19 @@ class Sum(Combined):
 
     def check(self, columns: Sequence[str], *, fitted: bool = True) -> None:
         """See `Kernel.check`."""
-        if fitted and np.shape(self.weights) != (len(self.kernels),):
-            n = len(self.kernels)
-            raise ValueError(f"a Sum of {n} kernels has {np.size(self.weights)} weights")
+        if fitted or self.weights is not None:
+            self._refuse_unequal()
         if fitted:
             held.refuse_unfit(self, "weights", (len(self.kernels),))
         super().check(columns, fitted=fitted)
+
+    def _refuse_unequal(self) -> None:
+        """Raise an error unless there is one weight for each kernel."""
+        n = len(self.kernels)
+        if np.shape(self.weights) != (n,):
+            raise ValueError(
+                f"the weights of a Sum must be {n} numbers, one for each kernel, not {self.weights}"
+            )
 
     def in_words(self, units: Mapping[str, str]) -> str:
         """See `Kernel.in_words`."""

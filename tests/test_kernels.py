@@ -128,6 +128,25 @@ def test_plus_keeps_the_weights_of_a_weighted_sum():
     np.testing.assert_allclose((pair + hm.Matern52(1.0)).matrix(X, Z), expected, rtol=1e-10)
 
 
+def test_brackets_in_a_sum_make_no_difference():
+    a, b, c, d = hm.RBF(1.0), hm.Matern12(2.0), hm.Matern52(0.5), hm.Matern32(1.5)
+    for one, other in (((a + b) + c, a + (b + c)), (a + b + c + d, (a + b) + (c + d))):
+        assert repr(one) == repr(other)
+        np.testing.assert_allclose(other.matrix(X, Z), one.matrix(X, Z), rtol=1e-12)
+
+
+def test_a_sum_inside_a_product_leans_towards_each_of_its_parts():
+    """As where labels multiply the kernel of the other inputs."""
+    product = (hm.RBF(1.0) + hm.Matern12(2.0)) * hm.Matern52(0.5)
+    parts = oracle.RBF(1.0)(X, Z), oracle.Matern(2.0, nu=0.5)(X, Z)
+    other = oracle.Matern(0.5, nu=2.5)(X, Z)
+    first, second = product.leaning()
+    for found, (most, least) in ((first, parts), (second, parts[::-1])):
+        expected = (30.0 * most + least) / 31.0 * other
+        np.testing.assert_allclose(found.matrix(X, Z), expected, rtol=1e-10)
+    assert hm.Product((hm.RBF(), hm.Matern12())).leaning() == []
+
+
 def test_product_equals_sklearn():
     product = hm.RBF(ELLS) * hm.Matern32(2.0) * hm.Linear(1.0)
     expected = oracle.RBF(ELLS) * oracle.Matern(2.0, nu=1.5) * oracle.DotProduct(0.0)

@@ -181,8 +181,8 @@ class Kernel(eqx.Module):
                 )
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def __add__(self, other: "Kernel") -> "Kernel":
-        return Sum((self, other))
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum((*_summands(self), *_summands(other)))
 
     def __mul__(self, other: "Kernel") -> "Kernel":
         return Product((self, other))
@@ -292,9 +292,6 @@ class Sum(Combined):
         parts = " + ".join(f"{w:.3g}·{kernel!r}" for w, kernel in self._weighted())
         return f"{parts} with fixed weights" if self.fixed else parts
 
-    def __add__(self, other: Kernel) -> "Sum":
-        return Sum((*self.kernels, other)) if self.weights is None else Sum((self, other))
-
 
 class Product(Combined):
     """Π kᵢ: written `a * b`."""
@@ -315,6 +312,15 @@ class Product(Combined):
             for parts in each
         ]
 
+    def leaning(self) -> list[Self]:
+        """See `Kernel.leaning`: those of each part."""
+        each = enumerate(self.kernels)
+        return [
+            dataclasses.replace(self, kernels=(*self.kernels[:k], other, *self.kernels[k + 1 :]))
+            for k, kernel in each
+            for other in kernel.leaning()
+        ]
+
     def in_words(self, units: Mapping[str, str]) -> str:
         """See `Kernel.in_words`."""
         return " × ".join(_bracketed(kernel, kernel.in_words(units)) for kernel in self.kernels)
@@ -324,6 +330,11 @@ class Product(Combined):
 
     def __mul__(self, other: Kernel) -> "Product":
         return Product((*self.kernels, other))
+
+
+def _summands(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The parts of a plain sum, so that brackets make no difference; else the kernel itself."""
+    return kernel.kernels if isinstance(kernel, Sum) and kernel.weights is None else (kernel,)
 
 
 def _bracketed(kernel: Kernel, said: str) -> str:

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import hetmogp as hm
+from hetmogp.columns import Column
 from hetmogp.fitting import Options
-from hetmogp.fitting.effects import within_budget
+from hetmogp.fitting.effects import Effects, within_budget
 from hetmogp.tables import read
 
 
@@ -185,6 +186,23 @@ def test_large_groups_leave_room_for_every_level():
         assert (found.latents, found.inducing) == (latents, inducing)
     data = read({"a": hm.Gaussian()}, X, {"a": np.arange(500.0)})
     assert within_budget(data, Options(groups="patient"), "vem").latents == "auto"
+    kind = np.arange(500) % 4  # three functions, each with 500 intercepts
+    data = read({"a": hm.Categorical()}, X, {"a": kind})
+    assert within_budget(data, Options(groups="patient"), "vem").latents == 1
+
+
+def test_an_input_may_be_named_by_a_number_of_numpy():
+    columns = [Column("age"), Column("dose")]
+    assert Effects.of(Options(linear=np.int64(1)), columns).linear == (1,)
+
+
+def test_a_model_of_effects_alone_can_be_made_without_learning():
+    """No latent has inducing inputs to choose; predictions are finite."""
+    model = hm.HetMOGP({"y": hm.Gaussian()}, linear=["x"], max_iter=0)
+    X = pd.DataFrame({"x": np.arange(5.0)})
+    prediction = model.fit(X, {"y": np.arange(5.0)}).predict(X)["y"]
+    assert np.isfinite(prediction.mean).all()
+    assert len(model.kernels_) == 1
 
 
 @pytest.mark.slow

@@ -137,14 +137,28 @@ def test_values_that_are_rare_count_as_distinct_however_many_rows_there_are(
 ):
     """Forty values, most of which a sample of a hundred rows misses."""
     monkeypatch.setattr(inducing, "KMEANS_ROWS", 100)
-    values, counts = np.arange(40.0), np.where(np.arange(40) < 2, 5000, 1)
-    X = np.random.default_rng(0).permutation(np.repeat(values, counts))[:, None]
+    values, times = np.arange(40.0), np.where(np.arange(40) < 2, 5000, 1)
+    X = np.random.default_rng(0).permutation(np.repeat(values, times))[:, None]
     Z = choose_inducing(X, number, 0, labels)
     assert len(np.unique(Z)) == number
     if labels:  # the most frequent ones
         np.testing.assert_array_equal(np.sort(Z[:, 0])[:2], [0.0, 1.0])
-    table, counts = for_supports([rbf([1.0])], X, number, 0, labels)
-    assert table.shape == (1, number, 1)
+    assert for_supports([rbf([1.0])], X, number, 0, labels).inputs.shape == (1, number, 1)
+
+
+@pytest.mark.parametrize(
+    ("latents", "right"),
+    [
+        ("auto", "2 of one shape and latents=2"),
+        (1, "2 of one shape and latents=2"),
+        (3, "3 of one"),
+    ],
+)
+def test_the_right_number_of_arrays_is_said(latents, right):
+    two = [np.arange(3.0), np.arange(3.0)]
+    model = hm.HetMOGP([hm.Gaussian()], inducing=two, latents=latents, progress=False)
+    with pytest.raises(ValueError, match=f"give one array, or {right}"):
+        model.fit(np.arange(6.0), np.arange(6.0))
 
 
 def test_a_model_whose_latents_differ_is_saved_and_shown(tmp_path):

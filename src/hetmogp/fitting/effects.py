@@ -15,6 +15,7 @@ them.
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -128,9 +129,9 @@ def within_budget(data: Dataset, options: Options, method: Literal["vem", "svi"]
     """The options, with a number of latents where groups have too many levels to choose it.
 
     In each latent of a group, a level needs an inducing input of its own, because other levels say
-    nothing about it. To choose what outputs share, each output has such a latent. If that takes
-    more inducing inputs than a fit may have, nothing is chosen: all outputs mix as many latents as
-    there is room for.
+    nothing about it. To choose what outputs share, each output has such a latent; an output of
+    classes has one for each function. If that takes more inducing inputs than a fit may have,
+    nothing is chosen: all outputs mix as many latents as there is room for.
 
     Args:
         data: the outputs and their inputs.
@@ -140,7 +141,8 @@ def within_budget(data: Dataset, options: Options, method: Literal["vem", "svi"]
     groups = Effects.of(options, data.columns).groups
     levels = sum(min(_levels(data, at), LEVELS) for at in groups)
     budget = AUTO_INDUCING[method]
-    if not options.chooses or levels * len(data.names) <= budget:
+    owners = sum(len(one.latent) if one.softmax else 1 for one in data.likelihoods)
+    if not options.chooses or levels * owners <= budget:
         return options
     latents = max(budget // levels, 1)
     room = max((budget - latents * levels) // latents, FEWEST)
@@ -172,4 +174,6 @@ def named_inputs(named: Any) -> list[str | int]:
     """The names or numbers that an option lists; a single one needs no list."""
     if named is None:
         return []
-    return [named] if isinstance(named, str | int) else list(named)
+    if isinstance(named, str):
+        return [named]
+    return [int(named)] if isinstance(named, Integral) else list(named)

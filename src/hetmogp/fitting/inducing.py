@@ -70,7 +70,7 @@ def is_auto(inducing: Any) -> bool:
 def how_many_inducing(inducing: Any, distinct: int, R: int, method: str = "vem") -> int:
     """M, from the user's argument, the number of distinct input rows and the copies of latents."""
     if is_auto(inducing):
-        return min(AUTO_INDUCING[method] // R, distinct) or 1
+        return min(AUTO_INDUCING[method] // max(R, 1), distinct) or 1
     if np.ndim(inducing) > 0:
         return len(_tables(inducing)[0])
     if isinstance(inducing, bool) or not (isinstance(inducing, int | np.integer) and inducing > 0):
@@ -115,9 +115,12 @@ def place_inducing(
         return np.repeat(Z[None], 1 if shared else Q, axis=0)
     tables = [_inducing_table(table, columns) for table in _tables(inducing)]
     if len(tables) not in (1, Q) or len({table.shape for table in tables}) > 1:
+        shapes = [table.shape for table in tables]
+        n = len(tables) if Q == 1 else Q  # one for all where the fit chooses the latents
+        also = f" and latents={n}" if Q == 1 else ""
         raise ValueError(
-            f"inducing is a list of arrays of shapes {[t.shape for t in tables]}; give one "
-            f"array, or {Q} of one shape"
+            f"inducing is a list of arrays of shapes {shapes}; give one array, or {n} of one "
+            f"shape{also}"
         )
     return np.stack([scaling.apply(table) for table in tables])
 

@@ -245,3 +245,11 @@ def test_a_function_of_rows_sees_few_shapes_and_gives_every_row():
         column, w = np.arange(float(n)), np.ones(n)
         np.testing.assert_array_equal(rowwise(doubled, column, {"w": w}), 2.0 * column + 1.0)
     assert shapes == {(8,), (64,), (512,)}
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_whole_numbers_stay_whole_however_few_rows_there_are(n):
+    """They may be positions in a table."""
+    table = jnp.arange(10.0)
+    rows = np.arange(n, dtype=np.int32)
+    np.testing.assert_array_equal(rowwise(lambda at: table[at], rows), np.arange(float(n)))

@@ -39,6 +39,14 @@ def test_near_places_are_the_nearest_of_the_earlier_ones(p):
         assert set(places.near[i][places.near[i] >= 0]) == set(earlier)
 
 
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_rows_have_their_nearest_places_however_few_rows_there_are(n):
+    at, X = rng.uniform(size=(4, 2)), rng.uniform(size=(n, 2))
+    for neighbours in (1, 3, 9):
+        expected = np.argsort(cdist(X, at), axis=1)[:, :neighbours]
+        np.testing.assert_array_equal(nearest(cKDTree(at), X, neighbours), expected)
+
+
 def test_every_place_is_in_one_block_and_every_conditional_is_known_to_those_it_speaks_of():
     places = Places.of(rng.uniform(size=(500, 2)), 6, 32, seed=0)
     assert sorted(places.members[places.members >= 0]) == list(range(500))
@@ -349,6 +357,13 @@ def test_outputs_share_local_latents_where_they_have_gaps(fitted):
     mask = np.asarray(whole.fitted.posterior.prior.mask)[:, -3:]
     assert (mask > 0).tolist() == own.tolist()
     assert np.count_nonzero(whole.weights_[:, -3:]) == np.sum(own)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_local_model_predicts_as_many_rows_as_there_are(fitted, n):
+    prediction = fitted.predict(rough(5, 2)[0][:n])["level"]
+    assert prediction.mean.shape == (n,)
+    assert prediction.interval(0.9)[0].shape == (n,)
 
 
 def test_intervals_of_local_models_hold(fitted):

@@ -60,8 +60,8 @@ class Places(NamedTuple):
 
 def nearest(tree: cKDTree, X: Float[np.ndarray, "N p"], neighbours: int) -> Int[np.ndarray, "N K"]:
     """The places nearest to each row, the nearest first."""
-    found = tree.query(X, min(neighbours, tree.n), workers=-1)[1]
-    return found.reshape(len(X), -1).astype(np.int32)
+    K = min(neighbours, tree.n)
+    return tree.query(X, K, workers=-1)[1].reshape(len(X), K).astype(np.int32)
 
 
 def _earlier_along(L: int, K: int) -> Int[np.ndarray, "L K"]:

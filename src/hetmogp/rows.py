@@ -58,7 +58,7 @@ def rowwise(f: Callable, *arrays: Any, chunk: int = CHUNK) -> Any:
     """Apply a compiled function to columns (or dicts of columns), some rows at a time."""
     N = len(jax.tree.leaves(arrays)[0])
     if N == 0:  # a row of any value gives the right shape; drop it afterwards
-        one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:])), arrays)
+        one = jax.tree.map(lambda a: np.zeros((1, *np.shape(a)[1:]), np.asarray(a).dtype), arrays)
         return jax.tree.map(lambda a: a[:0], rowwise(f, *one))
     parts = []
     for at, size in pieces(N, chunk, few=SIZES[0] >= N):

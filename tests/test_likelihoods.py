@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from oracles import EdgedBeta, Hurdled, Inflated, LogitNormal, LogLogistic, Ordered
 from scipy import integrate, optimize, special, stats
@@ -851,3 +852,10 @@ def test_categorical_reads_and_returns_labels():
         likelihood.observe(np.array(["red", "pink"], dtype=object))
     with pytest.raises(ValueError, match="1 class "):
         hm.Categorical().observe(np.array(["red", "red"], dtype=object))
+
+
+@pytest.mark.parametrize("made", [np.array, pd.Index, pd.Series, tuple])
+@pytest.mark.parametrize("kind", [hm.Categorical, hm.Ordinal])
+def test_classes_may_come_in_any_sequence(kind, made):
+    assert kind(made(["a", "b", "c"])).classes == ("a", "b", "c")
+    assert kind(classes=made([3, 1])).classes == (3, 1)

@@ -32,7 +32,7 @@ class Classes(Likelihood):
 
     def __init__(self, classes: Sequence[Any] | None = None, *, weight: str | None = None):
         kind = type(self).__name__
-        self.classes = tuple(_plain(label) for label in classes or ())
+        self.classes = () if classes is None else tuple(_plain(label) for label in classes)
         if classes is None:  # to be read from the data
             self.latent = self.fixed = self.columns = self.limits = ()
             self.free, self.given, self.weight, self.amount = {}, {}, weight, False

@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 
 import hetmogp as hm
-from hetmogp.fitting import Options, svi, vem
+from hetmogp.fitting import Options, mini_batches, svi, vem
 
 N = 40
 nan = np.nan
@@ -638,6 +638,20 @@ def test_an_interrupted_stochastic_fit_is_usable(monkeypatch):
     assert not model.converged_
     assert 0 < model.n_iter_ < SVI["max_iter"]
     assert np.isfinite(model.score(x[::5], {name: y[::5] for name, y in Y.items()}))
+
+
+def test_an_interrupt_while_the_final_bound_is_computed_keeps_the_fit(monkeypatch):
+    """The last window of steps says what the bound is."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mini_batches.Run, "final_bound", interrupted)
+    with pytest.warns(RuntimeWarning, match="interrupted after 2 iterations"):
+        model = fitted(**{**SVI, "max_iter": 2})
+    assert model.interrupted_
+    assert model.elbo_ == model.history_[-1]
+    assert np.isfinite(model.predict(new)["height"].mean).all()
 
 
 def test_threads_and_precision_are_as_they_were():

@@ -94,7 +94,13 @@ def run_svi(
     if run.bounds:
         fit.history.append(float(np.mean(run.bounds)))
     fit.parameters, fit.q = svi.result(start, jax.tree.map(np.asarray, run.state))
-    fit.bound = run.final_bound(feeds(0), min(feed.epoch, LAST_LOOK))
+    try:
+        fit.bound = run.final_bound(feeds(0), min(feed.epoch, LAST_LOOK))
+    except KeyboardInterrupt:
+        if distributed.count() > 1 or not fit.history:
+            raise
+        fit.bound = fit.history[-1]
+        fit.interrupt()
     return fit
 
 

@@ -224,3 +224,15 @@ def test_a_second_process_compiles_nothing_large_again(kept):
     assert first == second
     assert none == "0"
     assert int(some) >= 1  # the profile of the bound at least
+
+
+@pytest.mark.parametrize(
+    ("number", "quiet"),
+    [("0.11.0rc1", True), ("0.10.2+local", True), ("0.10.1.dev7", False), ("0.9", False)],
+)
+def test_any_version_of_jaxlib_can_be_read(number, quiet, tmp_path, monkeypatch):
+    """Of a candidate, of a local build; no programs are kept for those that warn."""
+    monkeypatch.setattr(programs, "version", lambda name: number)
+    programs._in_folder.cache_clear()
+    assert (programs._in_folder(tmp_path / "xla") is not None) == quiet
+    programs._in_folder.cache_clear()

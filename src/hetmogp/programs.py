@@ -14,6 +14,7 @@ belongs to another user, or that others may write to, is not used.
 import hashlib
 import os
 import platform
+import re
 import stat
 from contextlib import suppress
 from functools import cache
@@ -100,7 +101,7 @@ def end(programs: Programs) -> None:
 @cache
 def _in_folder(folder: Path) -> Programs | None:
     """The cache for this CPU, or None if there can be none."""
-    if tuple(map(int, version("jaxlib").split(".")[:3])) < QUIET:
+    if tuple(map(int, re.findall(r"\d+", version("jaxlib"))[:3])) < QUIET:
         return None
     mine = folder / hashlib.sha256(_cpu().encode()).hexdigest()[:16]
     try:

@@ -1,6 +1,7 @@
 """The E-step, natural gradients, gradients of the bound, and what reaches LAPACK."""
 
 import re
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from problems import JITTER, elbo, mixed_problem
 import hetmogp as hm
 from hetmogp.bound import Rules, evaluate
 from hetmogp.data import blocks
-from hetmogp.fitting import svi, vem
+from hetmogp.fitting import prune, svi, vem
 from hetmogp.fitting.mesh import mesh
 from hetmogp.fitting.sites import Sites, flat_sites
 from hetmogp.fitting.start import initial_lengthscales
@@ -211,6 +212,24 @@ def test_no_batched_matrix_reaches_lapack_on_a_cpu(family):
             matrices = re.findall(r"tensor<([0-9x]+)xf64>", call)
             assert matrices
             assert all(shape.count("x") <= 1 for shape in matrices), call
+
+
+def test_a_weight_whose_absence_cannot_be_computed_is_kept_and_others_are_dropped(monkeypatch):
+    """The bound is made up here: what each weight is worth, in nats."""
+    worth = np.array([[np.nan, 5.0], [0.1, 5.0], [5.0, 0.2], [5.0, 5.0]])
+    _, batch, parameters = mixed_problem(2)
+    problem, mask_of = vem.Problem(batch, Rules(), Coupled, 1e-4), attrgetter("prior.mask")
+    nothing: Any = None
+
+    def settled(moved, *_):
+        mask = np.asarray(mask_of(moved))
+        bound = -worth[mask == 0].sum() if mask.any(axis=0).all() else -1e9  # not merged
+        return vem.State(moved, (), nothing, bound, bound)
+
+    monkeypatch.setattr(prune, "settle", settled)
+    state = vem.State(parameters, (), nothing, 0.0, 0.0)
+    kept = prune.without_idle_weights(state, problem, JITTER).parameters
+    np.testing.assert_array_equal(mask_of(kept), [[1, 1], [0, 1], [1, 0], [1, 1]])
 
 
 def test_streamed_data_give_the_fit_that_resident_data_give(monkeypatch):

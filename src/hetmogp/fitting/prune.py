@@ -56,7 +56,9 @@ def without_idle_weights(
     for group in _groups(state.parameters, mask, problem.rules):
         trial = without(mask, group)
         if trial.any(axis=1).all():
-            losses[group] = state.bound - refit(trial).bound
+            loss = state.bound - refit(trial).bound
+            if np.isfinite(loss):
+                losses[group] = loss
     best, dropped = state, 0
     for group in sorted(losses, key=losses.__getitem__):
         first, last, _ = group
@@ -64,7 +66,9 @@ def without_idle_weights(
         if losses[group] >= price * (last - first) or not trial.any(axis=1).all():
             continue
         less = refit(trial)
-        if not state.bound - less.bound < price * (dropped + last - first):
+        if not np.isfinite(less.bound):
+            continue
+        if state.bound - less.bound >= price * (dropped + last - first):
             break
         best, mask, dropped = less, trial, dropped + last - first
     return best

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import hetmogp as hm
-from hetmogp.fitting import checkpoint, vem
+from hetmogp.fitting import Options, checkpoint, vem
+from hetmogp.fitting.checkpoint import identity
+from hetmogp.tables import read
 
 SCRIPT = """
 import sys
@@ -144,6 +146,15 @@ def test_a_damaged_checkpoint_is_passed_over(folder, tmp_path):
 def test_another_fit_is_refused_with_the_difference(folder, change, match):
     with pytest.raises(hm.CheckpointError, match=match):
         fit(folder, **{"max_iter": 5, "tol": 1e-12, "prune": False, **change})
+
+
+def test_kernels_differ_in_every_digit_of_their_numbers():
+    data = read({"a": hm.Gaussian()}, X, {"a": Y["a"]})
+    kernels = hm.RBF(0.12345678), hm.RBF(0.12348), [hm.RBF(), hm.RBF(0.12348)]
+    words = [identity(data, Options(kernel=kernel))["kernel"] for kernel in kernels]
+    assert words[0].endswith("with [0.12345678]")
+    assert len(set(words)) == 3
+    assert identity(data, Options(kernel=hm.RBF(0.12348)))["kernel"] == words[1]
 
 
 def test_more_rounds_may_be_asked_for(folder, tmp_path):

@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import distributed
 from ..files import UnreadableFileError, read_numbers, write_numbers
+from ..kernels import Kernel
 from ..tables import Dataset
 from .options import Options
 
@@ -167,11 +168,14 @@ def identity(data: Dataset, options: Options) -> dict[str, str]:
 
 
 def _in_words(value: Any) -> str:
-    """An option as text; arrays are given by shape and digest."""
+    """An option as text: arrays by shape and digest, the numbers of kernels with all digits."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_in_words, value))}]"
+    if isinstance(value, Kernel):
+        numbers = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(value)]
+        return f"{value!r} with {numbers}" if numbers else repr(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
         shape = " × ".join(map(str, value.shape))
         digest = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()

@@ -184,7 +184,7 @@ class Scale(NamedTuple):
         """A first guess and its width on this scale; any finite numbers work."""
         unit, centre = self.spread(mean, std), self.forward(mean)
         usual = np.isfinite(unit) & (unit > 0) & np.isfinite(centre)
-        centre = np.where(usual | np.isfinite(centre), centre, 0.0)
+        centre = np.where(np.isfinite(centre), centre, 0.0)
         return centre, np.where(usual, unit, 1.0 + np.abs(centre) * 1e-3)
 
 

@@ -1,6 +1,7 @@
 """Local latents: places and their relations, q by blocks against exact processes, whole fits."""
 
 from types import SimpleNamespace
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -416,13 +417,14 @@ def test_a_local_fit_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch)
 
 def test_a_fit_is_given_up_when_its_gains_no_longer_lead_to_the_goal():
     bounds = iter([0.0, 50.0, 60.0])  # of which the last gain promises 30 more
-    run = object.__new__(local._Local)
-    run.fit, run.goal = SimpleNamespace(converged=False), 100.0
-    run.state = SimpleNamespace(near=SimpleNamespace(beyond=None))
-    run.reached, run.whole_bound = lambda beyond: (), lambda: next(bounds)
+    run = SimpleNamespace(
+        **{"fit": SimpleNamespace(converged=False), "goal": 100.0, "checked": -np.inf},
+        **{"state": SimpleNamespace(near=SimpleNamespace(beyond=None)), "hopeless": False},
+        **{"reached": lambda beyond: (), "whole_bound": lambda: next(bounds)},
+    )
     given_up = []
     for _ in range(3):
-        run._give_up_if_hopeless()
+        local._Local._give_up_if_hopeless(cast(local._Local, run))
         given_up.append((run.hopeless, run.fit.converged))
     assert given_up == [(False, False), (False, False), (True, True)]
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import distributed
-from ..batch import Batch
 from ..columns import Column
 from ..data import Scaling
 from ..inputs import restored
@@ -22,7 +21,7 @@ from .choice import Choice, in_use
 from .choosing import chosen, rechecked, with_inducing
 from .effects import Effects, within_budget
 from .fit import Fit, NotPositiveDefiniteError
-from .inducing import is_auto
+from .inducing import inputs_of, is_auto
 from .local import FEW, how_many_local, pays, with_local
 from .mesh import rounded
 from .options import Method, Options
@@ -45,13 +44,10 @@ from .start import (
     observed_values,
 )
 from .stream import rows_of_a_batch
-from .unexplained import short_range
 
 __all__ = ["Learned", "Source", "learn"]
 
-# After a full batch, local latents are tried if the evidence for detail of short range is at least
-# this many nats. They join after this many steps without them.
-CLEAR, STEPS = 5.0, 1_000
+STEPS = 1_000  # without local latents before they join, where a full batch has been fitted
 
 
 class Learned(NamedTuple):
@@ -174,21 +170,17 @@ def _finer(
 ) -> Fit | None:
     """A fit with local latents, if inducing inputs are too few for this table and it pays.
 
-    With several outputs it is tried only if the scores of neighbouring places are alike
-    (`unexplained`), since it takes longer there. Units that numbers identify (`supports`) have no
-    neighbours.
+    Units that numbers identify (`supports`) have no neighbours.
     """
     number = how_many_local(data, options, ready, None)
     kernels = in_use(choice.chosen).prior.kernels
     exact = min(fit.parameters.prior.widths) >= ready.distinct
-    units = any(kernel.by_level for kernel in kernels)
+    units = any(
+        kernel.by_level and not set(inputs_of(kernel, len(data.columns))) <= set(data.labels)
+        for kernel in kernels
+    )
     if not number or options.max_iter is not None or fit.interrupted or exact or units:
         return None
-    if len(data.names) > 1:
-        assert isinstance(ready.data, Batch)
-        found = fit.parameters, fit.q, fit.jitter, ready.data, options.rules, data.labels
-        if distributed.from_first(lambda: short_range(*found)) < CLEAR:
-            return None
     svi = prepared(data, replace(options, method="svi"), None, ready.scaling)
     rest = data, options, svi, choice, progress, checkpoints, None, fit.bound
     _, finer = _with_detail(number, *rest)

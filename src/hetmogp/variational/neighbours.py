@@ -38,7 +38,6 @@ __all__ = [
     "Neighbourhood",
     "Sites",
     "Surroundings",
-    "conditional",
     "surroundings",
     "with_own",
 ]
@@ -136,7 +135,10 @@ class Neighbourhood(eqx.Module):
         near: Int[Array, "B K"],
     ) -> Conditional:
         """The conditional of each local latent at x given near places; −1 marks an empty entry."""
-        return conditional(kernels, self.own, x, self.at[near], near >= 0)
+        cov, cross = surroundings(kernels, self.own, x, self.at[near], near >= 0)
+        a = jnp.stack([_solved(K, k) for K, k in zip(cov, cross, strict=True)])
+        v = 1.0 - jnp.sum(a * cross, axis=2)
+        return Conditional(a, jnp.maximum(v, 0.5 * LEAST_OWN))
 
     def prior(self, kernels: tuple[Kernel, ...], near: Int[Array, "L K"]) -> Conditional:
         """The conditionals of all places, some thousands at a time, to save memory."""
@@ -280,20 +282,6 @@ class Neighbourhood(eqx.Module):
                 row.append(cov + (jnp.where(same, given.v[r], 0.0) if r == s else 0.0))
             rows.append(jnp.stack(row))
         return jnp.stack(rows).transpose(2, 0, 3, 1)
-
-
-def conditional(
-    kernels: tuple[Kernel, ...],
-    own: Float[Array, " R"],
-    x: Float[Array, "B p"],
-    z: Float[Array, "B K p"],
-    there: Bool[Array, "B K"],
-) -> Conditional:
-    """Each latent at x given its values at places z near to it, where these are there."""
-    cov, cross = surroundings(kernels, own, x, z, there)
-    a = jnp.stack([_solved(K, k) for K, k in zip(cov, cross, strict=True)])
-    v = 1.0 - jnp.sum(a * cross, axis=2)
-    return Conditional(a, jnp.maximum(v, 0.5 * LEAST_OWN))
 
 
 def surroundings(

@@ -281,7 +281,7 @@ def test_labels_that_were_not_in_the_fit_have_a_name_of_their_own():
 def test_a_column_without_values_is_missing_and_not_of_another_kind(kind):
     columns = [Column("t", kind)]
     assert len(read_inputs(pd.DataFrame({"t": []}), columns)[0]) == 0
-    with pytest.raises(ValueError, match="row 0, column 't': a missing value is not"):
+    with pytest.raises(ValueError, match="row 0, column 't': the value is missing"):
         read_inputs(pd.DataFrame({"t": [None, None]}), columns)
 
 
@@ -296,3 +296,28 @@ def test_inputs_of_each_output_may_be_named_by_numbers():
     model = hm.HetMOGP({0: hm.Gaussian(), 1: hm.Gaussian()}, latents=1, max_iter=0, progress=False)
     model.fit({0: [1.0, 2.0, 4.0], 1: [3.0, 5.0]}, {0: [1.0, 0.0, 2.0], 1: [2.0, 1.0]})
     assert model.n_observed_ == {"0": 3, "1": 2}
+
+
+def test_a_stray_text_does_not_turn_numbers_into_labels():
+    age = pd.Series(range(20, 60)).astype(str)
+    age[7] = "27 y"
+    with pytest.raises(ValueError, match=r"row 7 has '27 y', .* the other 39 values are. Correct"):
+        read_inputs(pd.DataFrame({"age": age}))
+    with pytest.raises(ValueError, match="'age': row 7 has '27 y', which is not a number"):
+        read_inputs(pd.DataFrame({"age": age}), [Column("age")])
+
+
+@pytest.mark.parametrize("codes", [["1a", "2b", "3"] * 9, ["1", "2", "3", "other"] * 9])
+def test_codes_and_a_few_numbered_labels_remain_labels(codes):
+    assert read_inputs(pd.DataFrame({"code": codes}))[1][0].kind == "category"
+
+
+def test_errors_about_inputs_say_what_is_missing_and_how_to_mend_time_zones():
+    with pytest.raises(ValueError, match="row 1, column 's': the value is missing; 1 row"):
+        read_inputs(pd.DataFrame({"s": ["a", None]}))
+    with pytest.raises(ValueError, match=r'in the fit they had none. In UTC: .dt.tz_convert\("UTC'):
+        read_inputs(pd.DataFrame({"t": pd.to_datetime(["2024-01-30T00Z"])}), [Column("t", "time")])
+    with pytest.raises(ValueError, match=r"holds numbers such as 3.0; the model"):
+        read_inputs(pd.DataFrame({"t": [3.0]}), [Column("t", "time")])
+    with pytest.raises(ValueError, match="X is a single value, 2024-01-30 00:00:00; give a list"):
+        read_inputs(pd.Timestamp("2024-01-30"))

@@ -22,6 +22,8 @@ ISO = re.compile(r"\d{4}-\d\d-\d\d")
 LIKE_A_DATE = re.compile(r"\d{1,4}([/.-])\d{1,2}\1\d{1,4}\b|-?\d+,\d+$")
 PLURAL = {"number": "numbers", "time": "dates", "duration": "durations", "category": "labels"}
 NEW = "a new level"
+TO_PLAIN = '.dt.tz_convert("UTC").dt.tz_localize(None)'  # from times with a zone to those in UTC
+FEW_NUMBERS = 10  # labels may be so many different numbers beside other texts
 MOST_LABELS = 50  # text with more values than this, and than half of the rows, is no category
 
 
@@ -71,8 +73,12 @@ class Column:
             return _microseconds(values.astype("timedelta64[us]")) / DAY
         times = _as_times(values)
         if column.aware != self.aware:
-            have, had = ("with a", "none") if column.aware else ("without a", "one")
-            raise ValueError(f"{where} holds times {have} time zone; in the fit they had {had}")
+            have, had, remedy = ("without a", "one", '.dt.tz_localize("UTC")')
+            if column.aware:
+                have, had, remedy = ("with a", "none", TO_PLAIN)
+            raise ValueError(
+                f"{where} holds times {have} time zone; in the fit they had {had}. In UTC: {remedy}"
+            )
         if column.aware:
             times = times.dt.tz_convert("UTC").dt.tz_localize(None)
         return _microseconds(times.astype("datetime64[us]")) / DAY
@@ -153,6 +159,7 @@ def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tupl
             f"{what}, column {name!r} holds {values.dtype} values such as {present[0]!r}; inputs "
             "must be numbers, dates or labels"
         )
+    _refuse_spoiled(values, f"{what}, column {name!r}", name)
     dates = any(isinstance(value, str) and ISO.match(value.strip()) for value in present)
     for row, value in enumerate(values.tolist()):
         if is_missing(value):
@@ -187,12 +194,38 @@ def _refuse_complex(values: pd.Series, where: str) -> None:
         )
 
 
+def _refuse_spoiled(values: pd.Series, where: str, name: str) -> None:
+    """Raise an error if most of the values are numbers, so that the others seem to be slips."""
+    cells = [(row, v) for row, v in enumerate(values.tolist()) if not is_missing(v)]
+    others = [(row, value) for row, value in cells if not _is_number(value)]
+    numbers = {float(value) for _, value in cells if _is_number(value)}
+    if len(numbers) > FEW_NUMBERS and 2 * len(others) <= len(cells):
+        row, value = others[0]
+        more = "" if len(others) == 1 else f", and {len(others) - 1} more are not"
+        raise ValueError(
+            f"{where}: row {row} has {value!r}, which is not a number{more}; the other "
+            f"{len(cells) - len(others)} values are. Correct it, or make the column a pandas "
+            f"categorical if these are labels (on the command line: --labels {name})"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    with suppress(TypeError, ValueError):
+        float(value)
+        return True
+    return False
+
+
 def _numbers(values: pd.Series, where: str) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=float, na_value=np.nan)
     if not isinstance(values.dtype, pd.CategoricalDtype):
         with suppress(TypeError, ValueError):
             return np.array([np.nan if is_missing(v) else float(v) for v in values], float)
+    wrong = [(k, v) for k, v in enumerate(values) if not (is_missing(v) or _is_number(v))]
+    if wrong and len(wrong) < len(values):
+        row, value = wrong[0]
+        raise ValueError(f"{where}: row {row} has {value!r}, which is not a number")
     raise ValueError(
         f"{where} holds {values.dtype} values such as {_some(values)!r}; it should hold numbers"
     )
@@ -224,7 +257,7 @@ def _microseconds(values: pd.Series) -> np.ndarray:
 
 def _some(values: pd.Series) -> Any:
     present = values.dropna()
-    return present.iloc[0] if len(present) else None
+    return _plain(present.iloc[0]) if len(present) else None
 
 
 def _plain(value: Any) -> Any:

@@ -130,11 +130,13 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
     wrong = ~np.isfinite(table)
     row, j = (int(k) for k in np.argwhere(wrong)[0])
     value = "NaN" if np.isnan(table[row, j]) else f"{table[row, j]}"
-    shown = "a missing value" if columns[j].kind != "number" else value
+    found = (
+        f"{value} is not a finite number" if columns[j].kind == "number" else "the value is missing"
+    )
     rows = int(wrong.any(axis=1).sum())
     have = "1 row has" if rows == 1 else f"{rows:,} rows have"
     return (
-        f"{what}, row {row}, column {columns[j].name!r}: {shown} is not a finite number; {have} "
+        f"{what}, row {row}, column {columns[j].name!r}: {found}; {have} "
         f"such inputs, of {len(table):,}. Inputs cannot be missing, only outputs can"
     )
 
@@ -160,6 +162,8 @@ def _as_frame(X: Any, what: str) -> pd.DataFrame:
             raise ValueError(f"{what} could not be read as a table: its rows differ") from None
         if raw.dtype.kind in "cUS" and not isinstance(X, np.ndarray):
             raw = np.asarray(X, dtype=object)  # a list of rows of numbers and labels
+        if raw.ndim == 0:
+            raise ValueError(f"{what} is a single value, {X}; give a list or table of rows")
         if raw.ndim == 1:
             raw = raw[:, None]
         if raw.ndim != 2:

@@ -7,6 +7,7 @@ from scipy import stats
 
 import hetmogp as hm
 from hetmogp import baselines, holdout, marginal
+from hetmogp.fitting import sharing
 from hetmogp.session import session
 
 N = 120
@@ -144,7 +145,7 @@ def test_what_beats_its_constant_and_what_does_not(model):
     assert found.loc["clear", "over_constant_se"] == pytest.approx(stats.sem(wave))
     unclear, tiny, none = baselines.doubts(found)
     assert unclear.startswith("Output unclear does not clearly beat a constant: +0.100 ± 0.101")
-    assert tiny.startswith("Output tiny does not clearly beat")
+    assert tiny.startswith("Output tiny beats a constant by too little to matter: +0.003")
     assert none.startswith("Output none is predicted worse than by a constant: -0.500 ± 0.101")
     found = model.compare_baselines(*rows(~train))
     assert found.loc["height", "over_constant"] > 0.5
@@ -232,3 +233,38 @@ def test_groups_are_held_out_whole(seed):
     assert labels.groupby(labels).apply(lambda one: held[one.index].std() == 0).all()
     with pytest.raises(ValueError, match="'site' has 1 group;"):
         holdout.in_groups(labels[:1], 0.3, seed)
+
+
+def test_what_sharing_is_worth_is_said_in_words_that_fit(model):
+    rows = {"over_constant": 1.0, "over_constant_se": 0.1, "over_alone": 0.0, "over_alone_se": 0.0}
+    assert baselines._over_alone(rows, True) == "; sharing makes no difference"
+    assert baselines._over_alone(rows, False) == "; it shares nothing"
+    rows |= {"over_alone": 0.0049, "over_alone_se": 0.001}
+    assert "too small to matter (+0.005 ± 0.001)" in baselines._over_alone(rows, True)
+    rows |= {"over_constant": 0.0049, "over_constant_se": 0.001}
+    assert baselines._over_constant("a", "average", rows).endswith(", too little to matter")
+
+
+def test_an_output_without_spread_beats_nothing():
+    Y = {"wave": np.sin(9.0 * t), "flat": np.full(N, 5.0)}
+    model = hm.HetMOGP(dict.fromkeys(Y, hm.Gaussian()), latents=1, max_iter=3, progress=False)
+    with pytest.warns(UserWarning, match="output 'flat': it has one value only, 5: there is noth"):
+        model.fit(t, Y)
+    model.leave_one_out(t, Y)
+    said = model.summary().sentences
+    assert said["flat"] == "flat does not depend on the inputs, as far as the data show"
+    assert said["wave"].startswith("wave beats its average by")
+
+
+def test_an_interrupt_while_latents_are_chosen_decides_nothing(monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sharing.Chooser, "_joint_that_pays", stop)
+    model = hm.HetMOGP({name: hm.Gaussian() for name in "ab"}, progress=False)
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        model.fit(t[:20], {"a": t[:20], "b": f[:20]})
+    summary = model.summary()
+    assert summary.decision == "interrupted before sharing was tried: the outputs share nothing"
+    assert summary.gains is None and summary.shared is None
+    assert "sharing" not in " ".join(summary.sentences.values())

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .fitted import Fitted
 from .marginal import log_densities
+from .mixing import mixing
 from .prediction import Observed
 from .record import Scored
 from .session import session
@@ -38,7 +39,7 @@ COLUMNS = (
     *("over_alone", "over_alone_se", "over_constant", "over_constant_se"),
 )
 SURE = 2.0  # standard errors by which an output has to beat its constant
-LEAST = 5e-4  # nats a value, below which two models are the same
+NONE = 5e-4  # nats a value: less is no difference
 WORTH = 0.005  # nats a value, at least: less is of no use to anybody
 
 Densities = Mapping[str, np.ndarray]
@@ -198,6 +199,11 @@ def doubts(frame: pd.DataFrame) -> Iterator[str]:
                 f"Output {name} is predicted worse than by a constant: {gain:+.3f} ± {error:.3f} "
                 "nats a value. The inputs may say nothing about it."
             )
+        elif SURE * error < gain < WORTH:
+            yield (
+                f"Output {name} beats a constant by too little to matter: {gain:+.3f} ± "
+                f"{error:.3f} nats a value. The inputs say next to nothing about it."
+            )
         elif gain < max(WORTH, SURE * error):
             yield (
                 f"Output {name} does not clearly beat a constant: {gain:+.3f} ± {error:.3f} nats a "
@@ -226,17 +232,27 @@ def sentences(fitted: Fitted) -> dict[str, str]:
     They come from the latest table of baselines or, without one, from the bounds by which latents
     were chosen.
     """
-    scored, shares = fitted.record.scored, fitted.sharing
+    scored, gains = fitted.record.scored, fitted.sharing
+    if scored is None and not (fitted.record.shared and len(fitted.likelihoods) > 1):
+        return {}
+    known = mixing(fitted)
+    owner = np.array([name for name, one in fitted.likelihoods.items() for _ in one.latent])
+    sloped = len(known.used) > len(known.mixed)
     result = {}
     for name, likelihood in fitted.likelihoods.items():
-        if scored is not None and name in scored.table:
+        own = owner == name
+        if known.flat[own].all() and not sloped:
+            result[name] = f"{name} does not depend on the inputs, as far as the data show"
+        elif scored is not None and name in scored.table:
             row = dict(zip(COLUMNS, scored.table[name], strict=True))
             average = "frequencies" if likelihood.levels else "average"
             words = _over_constant(name, average, row)
             if words is not None:
-                result[name] = words + _over_alone(row, len(fitted.likelihoods))
-        elif scored is None and shares is not None and fitted.record.shared and len(shares) > 2:
-            gain = shares["gain"].to_dict()[name]
+                shares = bool(known.correlation[own][:, ~own].any())
+                several = len(fitted.likelihoods) > 1 and not fitted.untried
+                result[name] = words + (_over_alone(row, shares) if several else "")
+        elif scored is None and gains is not None:
+            gain = gains["gain"].to_dict()[name]
             result[name] = f"{name}: sharing is worth {gain:,.1f} nats in all, by the bounds"
     return result
 
@@ -250,14 +266,16 @@ def _over_constant(name: str, average: str, row: Mapping[str, float | None]) -> 
         return f"{name} beats its {average} by {much}"
     if gain < -SURE * error:
         return f"{name} is predicted worse than by its {average}, by {much}"
+    if gain > SURE * error:
+        return f"{name} beats its {average} by {much}, too little to matter"
     return f"{name} does not clearly beat its {average}: {_rounded(gain, error, '+')} nats a value"
 
 
-def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
+def _over_alone(row: Mapping[str, float | None], shares: bool) -> str:
     gain, error = row["over_alone"], row["over_alone_se"]
-    if gain is None or error is None or outputs == 1:
+    if gain is None or error is None:
         return ""
-    if max(abs(gain), error) < LEAST:
+    if not shares:
         return "; it shares nothing"
     if gain >= max(WORTH, SURE * error):
         over, doubt = row["over_constant"] or 0.0, row["over_constant_se"] or 0.0
@@ -265,6 +283,10 @@ def _over_alone(row: Mapping[str, float | None], outputs: int) -> str:
         if beats and gain > over:
             return f"; alone it would not: sharing is worth {_rounded(gain, error)}"
         return f"; sharing is worth {_rounded(gain, error)}{' of that' * beats}"
+    if max(abs(gain), error) < NONE:
+        return "; sharing makes no difference"
+    if abs(gain) < WORTH and abs(gain) > SURE * error:
+        return f"; sharing makes a difference too small to matter ({_rounded(gain, error, '+')})"
     if gain < -SURE * error:
         return f"; sharing costs it {_rounded(-gain, error)}"
     return f"; sharing makes no clear difference ({_rounded(gain, error, '+')})"

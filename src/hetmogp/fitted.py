@@ -55,8 +55,9 @@ def fit(
     data = grouped(read(likelihoods, X, Y), options)
     for likelihood in data.likelihoods:
         standard_nodes(len(likelihood.latent), options.expectation)  # refuses what cannot be done
+    where = "" if source is None else ", in a sample of the rows"
     for name, doubt in data.doubts():
-        warnings.warn(f"output {name!r}: {doubt}", UserWarning, stacklevel=3)
+        warnings.warn(f"output {name!r}{where}: {doubt}", UserWarning, stacklevel=3)
     learned = learn(data, options, progress or Progress(False), checkpoints, source)
     record = replace(Record.of(learned, data), marginal=_marginal(data))
     if source is not None:
@@ -160,6 +161,12 @@ class Fitted:
             columns=["alone", "joint"],
         )
         return frame.assign(gain=frame["joint"] - frame["alone"])
+
+    @property
+    def untried(self) -> bool:
+        """Whether the user interrupted before it was known whether sharing pays."""
+        chose = self.alone is not None and len(self.likelihoods) > 1
+        return chose and self.record.interrupted and self.record.shared is None
 
     @cached_property
     def outputs(self) -> dict[str, Output]:

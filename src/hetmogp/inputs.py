@@ -162,7 +162,7 @@ def _as_frame(X: Any, what: str) -> pd.DataFrame:
             raise ValueError(f"{what} could not be read as a table: its rows differ") from None
         if raw.dtype.kind in "cUS" and not isinstance(X, np.ndarray):
             raw = np.asarray(X, dtype=object)  # a list of rows of numbers and labels
-        if raw.ndim == 0:
+        if raw.ndim == 0 and X is not None:
             raise ValueError(f"{what} is a single value, {X}; give a list or table of rows")
         if raw.ndim == 1:
             raw = raw[:, None]

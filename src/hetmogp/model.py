@@ -317,7 +317,9 @@ class HetMOGP(Questions, BaseEstimator):
         """
         sharing = self.fitted.sharing
         if sharing is None:
-            raise AttributeError('sharing_ exists only after a fit with latents="auto"')
+            raise AttributeError(
+                'sharing_ exists only after a fit with latents="auto" that has tried sharing'
+            )
         return sharing
 
     @property

@@ -128,8 +128,8 @@ class Record:
 def _sharing(learned: Learned, data: Dataset) -> dict[str, Any]:
     """What was chosen, by the names of the outputs."""
     choice = learned.choice
-    if choice is None:
-        return {}
+    if choice is None or choice.interrupted:
+        return {}  # nothing was chosen
     bounds = zip(sorted(data.names), choice.own.tolist(), choice.together.tolist(), strict=True)
     by_name = {name: [own, joint] for name, own, joint in bounds}
     sharing = {name: by_name[name] for name in data.names}

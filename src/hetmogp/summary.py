@@ -123,6 +123,7 @@ class Summary:
             name="sharing",
         )
         self.gains, self.shared = fitted.sharing, record.shared
+        self._untried = fitted.untried
         self.bound, self.converged = record.elbo, record.converged
         work = "round{} of VEM" if record.method == "vem" else "step{} of SVI"
         work = work.format("" if record.n_iter == 1 else "s")
@@ -159,6 +160,8 @@ class Summary:
     @property
     def decision(self) -> str | None:
         """What was chosen, in one line; None if there was nothing to choose."""
+        if self._untried:
+            return "interrupted before sharing was tried: the outputs share nothing"
         if self.gains is None or len(self.gains) < 3:
             return None
         gain = float(self.gains["gain"].iloc[-1])

@@ -66,6 +66,8 @@ class Dataset:
             own = {argument: column[seen] for argument, column in given.items()}
             observed = likelihood.at(own)
             doubt = observed.doubt(y[seen]) or one_sided(observed, y[seen])
+            if doubt is None and not given and not observed.limited:
+                doubt = _one_value(observed, y[seen])
             if doubt is not None:
                 yield name, doubt
 
@@ -98,6 +100,14 @@ class Dataset:
     def labels(self) -> list[int]:
         """The positions of the inputs that are labels."""
         return [j for j, column in enumerate(self.columns) if column.kind == "category"]
+
+
+def _one_value(likelihood: Likelihood, y: np.ndarray) -> str | None:
+    """A warning, in words, if all values are the same."""
+    if (y != y[0]).any():
+        return None
+    value = likelihood.levels[int(y[0])] if likelihood.levels else f"{y[0]:g}"
+    return f"it has one value only, {value}: there is nothing to learn"
 
 
 def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:

@@ -96,6 +96,9 @@ def _nearest(kernel: Kernel, Z: np.ndarray, dtype: str) -> np.ndarray:
 def _about_sharing(model: HetMOGP) -> Iterator[str]:
     if len(model.output_names_) < 2:
         return
+    if model.fitted.untried:
+        yield "The fit was interrupted before sharing was tried: the outputs share nothing."
+        return
     if model.prior == "independent":
         yield "Nothing is shared: the model has one process per parameter function (independent)."
         return

@@ -665,8 +665,21 @@ def test_an_interrupt_before_there_is_a_model_says_that_none_was_written(
     words = ("--inputs", "t", "--output", "height:gaussian", "--model", tmp_path / "m")
     found = run("fit", folder / "data.csv", *words)
     assert found.exit_code == 130
-    assert found.stderr == "hetmogp: interrupted before there was a model; none was written\n"
+    assert found.stderr == "hetmogp: interrupted before a model was written\n"
     assert not (tmp_path / "m").exists()
+
+
+def test_an_interrupted_process_is_not_taken_apart():
+    """The compiler's threads may be at work, and a process that waits for them crashes."""
+    code = (
+        "import hetmogp.cli.application as a\n"
+        "class Late:\n    def __del__(self): print('taken apart')\n"
+        "late, app = Late(), a.Application()\n"
+        "app.command()(lambda: a.interrupted('stopped'))\n"
+        "app()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "hetmogp: stopped\n")
 
 
 def test_rows_without_inputs_are_left_out_if_so_wished(folder, tmp_path):

@@ -711,17 +711,20 @@ def test_only_one_distinct_input_is_fine():
     np.testing.assert_allclose(model.predict([3.0])["height"].std, height.std(), rtol=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_outputs_of_one_row_are_fine():
     short = {"height": np.where(np.arange(N) == 20, height, nan), "high": high}
     usable(fitted(values=short), x, short)
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_a_single_row_of_data_is_fine():
     with pytest.warns(UserWarning, match="distinct"):
         model = fitted(X=[0.5], values={"height": [1.7], "high": [1.0]})
     usable(model, [0.5], {"height": [1.7], "high": [1.0]})
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 @pytest.mark.parametrize("level", [0.0, 1.0, 1e8])
 def test_a_constant_real_output_is_fine(level):
     constant = np.full(N, level)
@@ -798,6 +801,7 @@ def test_density_where_everything_is_missing_is_missing(pair):
     assert np.isnan(pair.predict(new)["height"].log_prob([nan] * n)).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_one_value_says_little_about_its_noise():
     """A Gaussian output seen once, beside one seen often, is not predicted with false precision."""
     x = np.linspace(0.0, 1.0, 30)

@@ -246,7 +246,8 @@ class HetMOGP(Questions, BaseEstimator):
         self, named: Mapping[str, Likelihood], X: Any, Y: Any, options: Options, fitted: Fitted
     ) -> None:
         """Warn of outputs chosen by "auto" that are predicted worse than by their constants."""
-        if distributed.index() != 0 or options.max_iter is not None:
+        short = options.max_iter is not None or fitted.record.interrupted
+        if distributed.index() != 0 or short:
             return
         try:
             worse = no_better_than_constants(named, X, Y, options, fitted)

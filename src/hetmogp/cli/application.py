@@ -5,8 +5,10 @@ Results go to standard output, progress, warnings and errors to standard error. 
 wrongly, and 130 when it was interrupted.
 """
 
+import atexit
 import json
 import lzma
+import os
 import sys
 import warnings
 import zipfile
@@ -26,7 +28,32 @@ __all__ = [
     *("app", "fail", "interrupted", "one_clear_line", "print_data", "print_json", "say", "tell"),
 ]
 
-app = typer.Typer(
+
+class Application(typer.Typer):
+    """The commands; after an interrupt the process ends without taking JAX apart.
+
+    The compiler's threads may still be at work, and the process would crash instead of ending with
+    its exit code.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        ended: list[object] = []
+        # Before anything of JAX is imported, and so called after all that it has registered.
+        atexit.register(lambda: _end_at_once() if ended == [130] else None)
+        try:
+            return super().__call__(*args, **kwargs)
+        except SystemExit as end:
+            ended.append(end.code)
+            raise
+
+
+def _end_at_once() -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
+
+
+app = Application(
     help="Gaussian processes for outputs of different kinds, in one model.\n\n"
     "From a table to predictions: discover, fit, score, predict, report.",
     no_args_is_help=True,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..disk import Table
     from ..model import HetMOGP
 
-NO_MODEL = "interrupted before there was a model; none was written"
+NO_MODEL = "interrupted before a model was written"
 OPTIONS = (  # of the command, that are those of HetMOGP
     *("latents", "local", "rank", "inducing", "prior", "method", "weight_scale", "batch_size"),
     *("max_iter", "tol", "restarts", "dtype", "seed"),

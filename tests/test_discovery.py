@@ -14,7 +14,7 @@ import hetmogp as hm
 from hetmogp import discovery
 from hetmogp.cli import app
 from hetmogp.discovery import no_better_than_constants, propose
-from hetmogp.proposals import together
+from hetmogp.proposals import codes, together
 from hetmogp.session import session
 
 rng = np.random.default_rng(0)
@@ -255,7 +255,7 @@ def turned(many):
     """A wave that is upside down in the rows that the check holds out, and so misleads a fit."""
     fitted = np.random.default_rng(0).permutation(len(many))[: len(many) // 2]
     wave = -3 * np.sin(12 * many)
-    wave[fitted] *= -1.0
+    wave[fitted] *= -0.3
     return wave
 
 
@@ -274,7 +274,7 @@ def test_the_check_knows_what_comes_with_an_output():
     Y = {"on": (x > 0.5).astype(int), "hours": time[:240]}
     Y["cases"] = rng.poisson(time[:240] * np.exp(1.0 + 0.3 * turned(x[:240])))
     kinds = {"on": "auto", "cases": hm.Poisson(exposure="hours")}
-    with pytest.warns(UserWarning, match="output 'cases': the model predicts its held-out values"):
+    with pytest.warns(UserWarning, match="output 'cases': in a quick check"):
         hm.HetMOGP(kinds, latents=2, inducing=12, progress=False).fit(inputs, Y)
 
 
@@ -464,3 +464,32 @@ def test_the_command_fails_in_one_line(table, tmp_path, arguments, message):
     assert found.exit_code == 1
     assert message in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_the_command_fails_where_nothing_can_be_modelled(tmp_path):
+    (tmp_path / "t.csv").write_text("t,one\n" + "".join(f"{k},5\n" for k in range(9)))
+    found = CliRunner().invoke(app, ["discover", str(tmp_path / "t.csv"), "--inputs", "t"])
+    assert found.exit_code == 1
+    assert "one value only, 5" in found.stdout
+    assert "no column of" in found.stderr
+
+
+def test_half_numbers_with_many_zeros_admit_hurdles():
+    counts = np.repeat([0.0, 1.0, 2.0, 3.0, 5.5], [40, 30, 20, 9, 1])
+    assert hm.Hurdle(hm.Gamma(step=0.5)) in propose(counts).candidates
+
+
+def test_what_allows_values_below_zero_says_so():
+    proposal = propose(np.arange(60) / 7.0)
+    assert proposal.seen.startswith("numbers >= 0")
+    tried = [np.full(9, -1.0 - (one != hm.Gaussian())) for one in proposal.candidates]
+    assert "allows values below zero, of which there are none" in str(
+        discovery._judge(proposal, tried)
+    )
+
+
+def test_codes_for_missing_values_are_noted():
+    y = pd.Series(np.linspace(3.0, 9.0, 40))
+    y[[3, 7]] = -999
+    (said,) = codes({"y": y, "fine": y.clip(3.0), "text": pd.Series(["a"] * 40)})
+    assert said.startswith("'y' has -999 2 times, far from the rest")

@@ -733,6 +733,7 @@ def test_a_constant_real_output_is_fine(level):
     np.testing.assert_allclose(found, level, atol=1e-2, rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_a_yes_no_output_that_is_always_yes_is_fine():
     always = {"height": height, "high": np.ones(N)}
     model = usable(fitted(values=always), x, always)
@@ -779,6 +780,7 @@ def test_counts_and_waiting_times_of_any_size_are_fine(scale):
     assert 0.2 * scale < np.median(wait.mean) < 5.0 * scale
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_counts_of_zero_alone_are_fine():
     values = {**counts_and_waits(1.0), "count": np.zeros(N)}
     usable(fitted(values=values, likelihoods=COUNTS), x, values)

@@ -26,6 +26,7 @@ __all__ = [
     "compare_on",
     "constant_densities",
     "doubts",
+    "flat_outputs",
     "kept",
     "missing",
     "sentences",
@@ -226,6 +227,19 @@ def kept(frame: pd.DataFrame, rows: str) -> Scored:
     return Scored(rows, table)
 
 
+def flat_outputs(fitted: Fitted) -> set[str]:
+    """The outputs that do not depend on the inputs: all of their functions are flat."""
+    known, owner = mixing(fitted), _owners(fitted)
+    if len(known.used) > len(known.mixed):  # slopes, which every function has
+        return set()
+    return {name for name in fitted.likelihoods if known.flat[owner == name].all()}
+
+
+def _owners(fitted: Fitted) -> np.ndarray:
+    """The output of each parameter function."""
+    return np.array([name for name, one in fitted.likelihoods.items() for _ in one.latent])
+
+
 def sentences(fitted: Fitted) -> dict[str, str]:
     """For each output, by how much it beats its constant and what sharing is worth, in words.
 
@@ -235,20 +249,18 @@ def sentences(fitted: Fitted) -> dict[str, str]:
     scored, gains = fitted.record.scored, fitted.sharing
     if scored is None and not (fitted.record.shared and len(fitted.likelihoods) > 1):
         return {}
-    known = mixing(fitted)
-    owner = np.array([name for name, one in fitted.likelihoods.items() for _ in one.latent])
-    sloped = len(known.used) > len(known.mixed)
+    correlation, owner, flat = mixing(fitted).correlation, _owners(fitted), flat_outputs(fitted)
     result = {}
     for name, likelihood in fitted.likelihoods.items():
         own = owner == name
-        if known.flat[own].all() and not sloped:
+        if name in flat:
             result[name] = f"{name} does not depend on the inputs, as far as the data show"
         elif scored is not None and name in scored.table:
             row = dict(zip(COLUMNS, scored.table[name], strict=True))
             average = "frequencies" if likelihood.levels else "average"
             words = _over_constant(name, average, row)
             if words is not None:
-                shares = bool(known.correlation[own][:, ~own].any())
+                shares = bool(correlation[own][:, ~own].any())
                 several = len(fitted.likelihoods) > 1 and not fitted.untried
                 result[name] = words + (_over_alone(row, shares) if several else "")
         elif scored is None and gains is not None:

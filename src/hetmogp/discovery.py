@@ -21,7 +21,7 @@ from .fitting import Options, Progress
 from .inputs import restored
 from .left_out import leave_one_out
 from .likelihoods import Likelihood
-from .proposals import FEWEST, Proposal, propose, together
+from .proposals import FEWEST, Proposal, codes, propose, together
 from .session import session
 from .tables import RESERVED, observe, split, split_outputs
 from .trials import cross_fitted, features
@@ -45,7 +45,8 @@ class Discovery(dict[str, Likelihood]):
         table: one row per output and candidate: the mean log density of held-out values, how far
             that is behind the best and its standard error, whether the candidate is recommended,
             and why. An output that cannot be modelled has one row without a likelihood.
-        notes: columns that seem to belong together, in words; they are not used as such.
+        notes: columns that seem to belong together, and values that may be codes for missing
+            ones, in words; nothing is done about them.
     """
 
     def __init__(
@@ -161,8 +162,9 @@ def discover(
 
 
 def _notes(raw: Mapping[str, Any]) -> list[str]:
-    """What columns say about each other."""
-    return together({name: pd.Series(one).reset_index(drop=True) for name, one in raw.items()})
+    """What columns say about each other, and which values may be codes."""
+    columns = {name: pd.Series(one).reset_index(drop=True) for name, one in raw.items()}
+    return codes(columns) + together(columns)
 
 
 def choose(
@@ -393,6 +395,8 @@ def _judge(
         why += f", as good as {scored[top][0]!r} and {'more fitting' if odd[top] else 'simpler'}"
     elif second:
         why += f", {behind[second[0]]:.3f} more than {scored[second[0]][0]!r}"
+    if seen.startswith(("numbers >= 0", "whole numbers from 0")) and scored[pick][0].ends[0] < 0:
+        why += "; it also allows values below zero, of which there are none"
     return scored[pick][0], [
         row(scored[i][0], (means[i], behind[i], errors[i]), why if i == pick else "")
         for i in ranking

@@ -17,7 +17,7 @@ from . import likelihoods as families
 from .likelihoods import Likelihood
 from .likelihoods.reading import InvalidValueError, yes_or_no_in
 
-__all__ = ["FEWEST", "Proposal", "propose", "together"]
+__all__ = ["FEWEST", "Proposal", "codes", "propose", "together"]
 
 LARGEST_COUNT = 10_000  # larger whole numbers are taken for measurements
 FEWEST = 20  # with fewer observed values candidates are not compared
@@ -210,11 +210,36 @@ def _continuous(y: np.ndarray, distinct: np.ndarray, counts: np.ndarray) -> Prop
         others = np.max(counts[1:])
         if counts[0] > max(HEAP * others, FEW) or (counts[0] > FEW and others == 1):
             return Proposal(seen, HURDLES)
-        return Proposal(seen, (families.Exponential(), *REAL))
+        hurdles = HURDLES if counts[0] > FEW else ()
+        return Proposal(seen, (families.Exponential(), *REAL, *hurdles))
     seen = f"real numbers, {low:g} to {high:g}{ties}{tails}"
     if low >= -np.pi and high <= np.pi and high - low > 5.0:
         return Proposal(f"{seen}, as angles in radians have", (families.VonMises(), *REAL))
     return Proposal(seen, REAL)
+
+
+CODES = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
+
+
+def codes(columns: dict[str, pd.Series]) -> list[str]:
+    """Values that may be codes for missing ones, far from all others, in words."""
+    said = []
+    for name, column in columns.items():
+        if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+            continue
+        y = column.dropna().to_numpy(dtype=float)
+        rest = y[~np.isin(y, CODES)]
+        if len(rest) < FEWEST or 2 * len(rest) < len(y):
+            continue
+        spread = np.ptp(rest)
+        for code in sorted(set(y) & set(CODES)):
+            if code < rest.min() - spread or code > rest.max() + spread:
+                times = int(np.sum(y == code))
+                said.append(
+                    f"{name!r} has {code:g} {'once' if times == 1 else f'{times} times'}, far from "
+                    "the rest: if it is a code for missing, leave these cells empty"
+                )
+    return said
 
 
 # -- columns that belong together ------------------------------------------------------------------

@@ -66,6 +66,8 @@ def discover(
             show(found.table)
             for note in found.notes:
                 print(printable(note))
+        if not found:
+            fail(f"no column of {data} can be an output; the table says why")
 
 
 def show(table: "pd.DataFrame") -> None:

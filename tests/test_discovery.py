@@ -466,6 +466,12 @@ def test_the_command_fails_in_one_line(table, tmp_path, arguments, message):
     assert len(found.stderr.strip().splitlines()) == 1
 
 
+def test_auto_in_a_list_is_that_of_a_dict():
+    Y = pd.DataFrame({"a": x, "on": (x > 0.5).astype(int)})
+    chosen, found = discovery.choose([hm.Gaussian(), "auto"], x, Y, progress=False)
+    assert (chosen, list(found)) == ({"a": hm.Gaussian(), "on": hm.Bernoulli()}, ["on"])
+
+
 def test_the_command_fails_where_nothing_can_be_modelled(tmp_path):
     (tmp_path / "t.csv").write_text("t,one\n" + "".join(f"{k},5\n" for k in range(9)))
     found = CliRunner().invoke(app, ["discover", str(tmp_path / "t.csv"), "--inputs", "t"])

@@ -160,6 +160,15 @@ def test_the_summary_has_the_effects(mixed):
     assert "groups (standard deviation of the intercepts)" in text
 
 
+def test_a_group_without_differences_is_named():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"t": np.linspace(0, 1, 80), "who": np.tile([f"p{k}" for k in range(8)], 10)})
+    Y = {"y": np.sin(6 * X["t"]) + 0.1 * rng.normal(size=80)}
+    model = hm.HetMOGP({"y": hm.Gaussian()}, groups="who", progress=False).fit(X, Y)
+    assert model.intercepts_.empty
+    assert "\nwho: no differences found" in repr(model.summary())
+
+
 def test_effects_stand_beside_smooth_functions():
     rng = np.random.default_rng(1)
     N = 120

@@ -408,3 +408,19 @@ def test_fit_complains_before_any_computation(monkeypatch, likelihoods, X, Y):
     monkeypatch.setattr("hetmogp.fitted.learn", never)
     with pytest.raises(ValueError, match=r"row|rows|observed|classes"):
         hm.HetMOGP(likelihoods).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [("gaussian", "hm.Gaussian()"), ("Bernouli", "hm.Bernoulli()"), ("atuo", '"auto"')],
+)
+def test_a_word_in_the_place_of_a_likelihood_gets_advice(word, advice):
+    with pytest.raises(TypeError) as error:
+        name_outputs({"y": word})
+    assert str(error.value) == f"output 'y': {word!r} is not a likelihood; write {advice}"
+
+
+def test_no_rows_are_no_matter_of_weights():
+    empty = pd.DataFrame({"x": [0.0], "y": [1.0]})[:0]
+    with pytest.raises(ValueError, match="output 'y' has no observed value$"):
+        read({"y": hm.Gaussian()}, empty[["x"]], empty[["y"]])

@@ -23,7 +23,7 @@ from .left_out import leave_one_out
 from .likelihoods import Likelihood
 from .proposals import FEWEST, Proposal, codes, propose, together
 from .session import session
-from .tables import RESERVED, observe, split, split_outputs
+from .tables import RESERVED, names_from, observe, split, split_outputs
 from .trials import cross_fitted, features
 
 __all__ = ["Discovery", "Proposal", "choose", "discover", "no_better_than_constants", "propose"]
@@ -186,6 +186,8 @@ def choose(
         The likelihoods, without the outputs that cannot be modelled, and what was found; the
         likelihoods themselves and None where "auto" is not among them.
     """
+    if isinstance(likelihoods, list | tuple) and any(map(_is_auto, likelihoods)):
+        likelihoods = dict(zip(names_from(Y, likelihoods), likelihoods, strict=True))
     wanted = likelihoods if isinstance(likelihoods, Mapping) else {}
     outputs = [str(name) for name, one in wanted.items() if _is_auto(one)]
     if not outputs and not _is_auto(likelihoods):

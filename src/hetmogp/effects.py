@@ -18,7 +18,7 @@ from .kernels import Kernel
 from .lengthscales import NORMAL
 from .session import session
 
-__all__ = ["intercepts", "sizes", "slopes"]
+__all__ = ["intercepts", "sizes", "slopes", "unseen"]
 
 
 def slopes(fitted: Fitted) -> pd.DataFrame:
@@ -69,6 +69,13 @@ def sizes(fitted: Fitted) -> pd.DataFrame:
         for at, latents in _groups(fitted).items()
     }
     return pd.DataFrame(each, index=pd.Index(fitted.parameter_names, name="parameter function"))
+
+
+def unseen(fitted: Fitted) -> list[str]:
+    """The inputs that no latent sees: theirs did not pay and were dropped."""
+    p = len(fitted.columns)
+    seen = {at for _, kernel in _latents(fitted) for at in inputs_of(kernel, p)}
+    return [column.name for at, column in enumerate(fitted.columns) if at not in seen]
 
 
 def _latents(fitted: Fitted) -> Iterator[tuple[int, Kernel]]:

@@ -50,6 +50,7 @@ class Summary:
         shared: whether the outputs share latents; None unless latents were chosen.
         effects: the slopes of linear inputs (`HetMOGP.effects_`).
         groups: the standard deviation between the levels of each group, by parameter function.
+        unseen: the inputs without any effect, such as groups whose intercepts did not pay.
         sharing: for each output the largest |correlation| between one of its parameter functions
             and one of another output's; zero means that it learns nothing from the others.
         bound: the evidence lower bound.
@@ -104,6 +105,7 @@ class Summary:
         first = len(fitted.kernels) - fitted.posterior.prior.local
         self.local = self.shares[[f"u{q}" for q in mixed.mixed if q >= first]].sum(axis=1)
         self.effects, self.groups = effects.slopes(fitted), effects.sizes(fitted)
+        self.unseen = effects.unseen(fitted)
         hidden = mixed.flat[:, None] | mixed.flat | (mixed.constructed != 0)
         np.fill_diagonal(hidden, False)
         correlation = np.where(hidden, np.nan, mixed.correlation)
@@ -239,6 +241,9 @@ class Summary:
             tables[heading] = self._correlation_in_words()
         return {heading: shown(table) for heading, table in tables.items()}
 
+    def _unseen_in_words(self) -> list[str]:
+        return [f"{name}: no differences found (no latent depends on it)" for name in self.unseen]
+
     def _correlation_in_words(self) -> pd.DataFrame:
         cells = self.correlation.map(lambda r: "" if r != r else _signed(r))
         cells = cells.mask(self.constructed > 0, "(+)").mask(self.constructed < 0, "(-)")
@@ -258,6 +263,7 @@ class Summary:
 
     def __repr__(self) -> str:
         parts = [self.title, self.verdict, *filter(None, [self.decision])]
+        parts += [printable(line) for line in self._unseen_in_words()]
         heading, sentences = self.said()
         if sentences:
             lines = (f"  {printable(one)}" for one in sentences)
@@ -270,7 +276,8 @@ class Summary:
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        said = f"<br>{self.decision}" if self.decision else ""
+        lines = [*filter(None, [self.decision]), *map(printable, self._unseen_in_words())]
+        said = "".join(f"<br>{escape(line)}" for line in lines)
         heading, sentences = self.said()
         if sentences:
             items = "".join(f"<li>{escape(printable(one))}</li>" for one in sentences)

@@ -6,11 +6,13 @@ be right. Nothing is silently broadcast, dropped or clipped.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from . import likelihoods as families
 from .columns import Column, is_missing
 from .inputs import input_of, refuse_duplicates, split_inputs
 from .likelihoods import Likelihood
@@ -21,6 +23,7 @@ __all__ = [
     "Dataset",
     "argument_values",
     "name_outputs",
+    "names_from",
     "observe",
     "read",
     "same_index",
@@ -119,7 +122,7 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
     elif isinstance(likelihoods, type) and issubclass(likelihoods, Likelihood):
         raise TypeError(f"write [{likelihoods.__name__}()], with parentheses")
     elif isinstance(likelihoods, Sequence) and not isinstance(likelihoods, str):
-        named = dict(zip(_names_from(Y, likelihoods), likelihoods, strict=True))
+        named = dict(zip(names_from(Y, likelihoods), likelihoods, strict=True))
     else:
         raise TypeError(
             "likelihoods must be a list such as [Bernoulli(), Poisson()] or a dict from output "
@@ -131,13 +134,27 @@ def name_outputs(likelihoods: Any, Y: Any = None) -> dict[str, Likelihood]:
         if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
             raise TypeError(f"output {name!r}: write {likelihood.__name__}(), with parentheses")
         if not isinstance(likelihood, Likelihood):
-            raise TypeError(f"output {name!r}: {likelihood!r} is not a likelihood")
+            advice = _meant(likelihood)
+            raise TypeError(f"output {name!r}: {likelihood!r} is not a likelihood{advice}")
         if name == RESERVED:
             raise ValueError(f"an output cannot be called {RESERVED!r}: nlpd uses that name")
     return named
 
 
-def _names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
+def _meant(word: Any) -> str:
+    """Advice on what a word in the place of a likelihood may stand for."""
+    if not isinstance(word, str):
+        return ""
+    known = {"auto": '"auto"'}
+    for name, one in vars(families).items():
+        if isinstance(one, type) and issubclass(one, Likelihood) and one is not Likelihood:
+            known[name.lower()] = f"hm.{name}()"
+    near = get_close_matches(word.lower().strip("()"), known, 1)
+    return f"; write {known[near[0]]}" if near else '; write hm.Gaussian(), say, or "auto"'
+
+
+def names_from(Y: Any, likelihoods: Sequence[Any]) -> list[str]:
+    """The names of the outputs that a list of likelihoods is for."""
     D = len(likelihoods)
     if isinstance(Y, pd.DataFrame | Mapping):
         extra = {c for one in likelihoods if isinstance(one, Likelihood) for c in one.extra_columns}

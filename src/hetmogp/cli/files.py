@@ -189,6 +189,8 @@ def learned(model: "HetMOGP", path: Path) -> dict[str, Any]:
     summary, facts = model.summary(), model.fitted.record.facts()
     for name in ("held_out", "widths", "scored"):  # shown below; the model file has them
         facts.pop(name)
+    if facts["sharing"] is not None:
+        facts["sharing"] = {name or "global": pair for name, pair in facts["sharing"].items()}
     return {
         "model": str(path),
         "bound": facts.pop("elbo"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 import hetmogp as hm
 from hetmogp.cli import app, discover
 from hetmogp.cli.files import read_table
-from hetmogp.cli.holdout import only
+from hetmogp.cli.holdout import chosen, only
 from hetmogp.cli.words import kernel_from, output_from
 
 COMMANDS = (
@@ -320,6 +321,19 @@ def test_intervals_of_mini_batches_are_a_warning_and_the_model_is_kept(folder, t
 
 
 FILES = ("t.hetmogp", "t.csv")
+
+
+def test_few_groups_held_out_are_warned_of():
+    table = pd.DataFrame({"x": np.arange(60.0), "site": np.arange(60) % 18})
+    with pytest.warns(UserWarning, match="only [1-4] of 18 groups of site are held out"):
+        chosen(table, table, Path("t.csv"), 0.2, "site", None, 0)
+
+
+def test_a_date_after_which_rows_are_held_out_is_one(tmp_path, capsys):
+    X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=60)})
+    with pytest.raises(typer.Exit):
+        chosen(X, X, Path("t.csv"), 0.0, None, "June 2001", 0)
+    assert "'June 2001' is not a date; write a date as 2001-06-01" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,11 @@ def test_a_description_holds_finite_numbers(tmp_path, number, monkeypatch):
     write_numbers(path, "test", 1, {}, {"a": np.zeros(1)})
     with pytest.raises(UnreadableFileError, match="not a finite number"):
         read_numbers(path, "test", 1)
+
+
+def test_a_folder_is_not_written_to(tmp_path):
+    with (
+        pytest.raises(IsADirectoryError, match="it is a folder; name a file in it"),
+        temporary_file(tmp_path),
+    ):
+        pass

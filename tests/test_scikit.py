@@ -159,3 +159,8 @@ def test_scorers_complain_of_names(model, table):
         hm.scorer("r2")(model, *table)
     with pytest.raises(ValueError, match="'price' has no observed value"):
         hm.scorer("r2", output="price")(model, table[0][10:16], table[1][10:16])
+
+
+def test_the_nlpd_is_pointed_to_its_scorer():
+    with pytest.raises(ValueError, match="'nlpd' is no metric; 'log_density' is its negative"):
+        hm.scorer("nlpd")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-__all__ = ["Column", "describe", "is_missing"]
+__all__ = ["Column", "describe", "is_missing", "is_time"]
 
 DAY = 86_400_000_000  # microseconds
 OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")  # a time with its offset from UTC
@@ -165,7 +165,7 @@ def _levels(values: pd.Series, present: list[Any], what: str, name: str) -> tupl
         if is_missing(value):
             continue
         text = value.strip() if isinstance(value, str) else ""
-        if (LIKE_A_DATE.match(text) and not ISO.match(text)) or (dates and not _is_time(text)):
+        if (LIKE_A_DATE.match(text) and not ISO.match(text)) or (dates and not is_time(text)):
             raise ValueError(
                 f"{what}, row {row}, column {name!r}: {value!r} is not clearly a "
                 "date, a number or a label; write dates as 2024-05-31 (or convert them with "
@@ -244,7 +244,8 @@ def _as_times(values: pd.Series) -> pd.Series:
     return pd.Series(pd.to_datetime(values, format="ISO8601", utc=offsets))
 
 
-def _is_time(text: str) -> bool:
+def is_time(text: str) -> bool:
+    """Whether a text is a date or time in ISO 8601."""
     with suppress(ValueError, TypeError):
         pd.to_datetime(text, format="ISO8601")
         return True

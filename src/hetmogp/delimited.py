@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n])*")
 UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 OTHER_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 NUMBERS = ("number", "number with a comma")
-NOT_TEXT = "it is not text in UTF-8"
+NOT_TEXT = "it is not text in UTF-8{}; save it as CSV UTF-8"
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class TextFile:
         with self._one_clear_error():
             getincrementaldecoder("utf-8")().decode(head, final=complete)
         if b"\0" in head:
-            raise unreadable(path, NOT_TEXT)
+            raise unreadable(path, NOT_TEXT.format(""))
         lines = head.removeprefix(BOM_UTF8)
         lines = lines[BLANK_LINES.match(lines).end() :]  # type: ignore[union-attr]
         if not lines.strip():
@@ -236,16 +237,31 @@ class TextFile:
     def _why(self, error: Exception) -> str:
         """What is wrong, in words, from an error message of Arrow."""
         said = str(error)
-        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in said:
-            return NOT_TEXT
+        if isinstance(error, UnicodeDecodeError):
+            line = 1 + error.object.count(b"\n", 0, error.start)
+            return NOT_TEXT.format(f" (line {line})")
+        if "invalid UTF8" in said:
+            return NOT_TEXT.format("")
         if "straddling" in said:
             return f"a row is longer than {BLOCK >> 20} MB, or a quotation mark is not closed"
         if match := OTHER_WIDTH.search(said):
             row, names, cells = map(int, match.groups())
             what = "1 cell" if cells == 1 else f"{cells} cells"
             quote = "; is a quotation mark not closed?" if "\n" in said else ""
-            return f"row {row - 2} has {what}, its header has {names - self.longer} names{quote}"
+            line, header = self._line(row), f"its header has {names - self.longer} names"
+            where = "" if line is None else f" (line {line} of the file)"
+            return f"row {row - 2}{where} has {what}, {header}{quote}"
         return said.splitlines()[0] if said else type(error).__name__
+
+    def _line(self, row: int) -> int | None:
+        """The line of the file on which a row is, from 1; None where cells have line breaks."""
+        for line, text in enumerate(BufferedReader(self._stream()), 1):
+            if text.count(b'"') % 2:
+                return None
+            row -= bool(text.strip(b"\r\n"))
+            if row == 0:
+                return line
+        return None
 
 
 def _whole(path: Path) -> bytes | None:

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-__all__ = ["UnreadableFileError", "read_numbers", "temporary_file", "write_numbers"]
+__all__ = ["UnreadableFileError", "read_numbers", "refuse_folder", "temporary_file", "write_numbers"]
 
 LARGEST_HEADER = 2**26  # bytes; names and labels need far less
 LONGEST_ENDING = 32  # bytes; with the rest of a temporary name far below a file system's 255
@@ -39,6 +39,7 @@ def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
     removed. The target's permissions are kept. A link is followed; a device or a pipe is written to
     directly. An error of the disk names the target.
     """
+    refuse_folder(path)
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with _naming(path, target):
@@ -65,6 +66,12 @@ def temporary_file(path: str | os.PathLike) -> Iterator[Path]:
                 partial.unlink(missing_ok=True)
     with suppress(OSError):  # the file is in place; not every file system can flush folders
         _flush(target.parent)
+
+
+def refuse_folder(path: str | os.PathLike) -> None:
+    """Raise an error if a file that is to be written is a folder."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
 
 
 @contextmanager

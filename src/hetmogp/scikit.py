@@ -50,6 +50,8 @@ def scorer(metric: Any, output: str | None = None) -> "Scorer":
         >>> r2.shape
         (2,)
     """
+    if isinstance(metric, str) and metric.lower() in ("nlpd", "neg_nlpd", "nll"):
+        raise ValueError(f"{metric!r} is no metric; {DENSITY!r} is its negative, higher is better")
     if metric != DENSITY:
         get_scorer(metric)  # raises an error for a name that it does not know
     return Scorer(metric, output)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .application import At, Chosen, DropMissing, Json, Model, Out, Seed, app, one_clear_line
+from .application import At, Chosen, DropMissing, Json, Model, Out, Seed, app, fail, one_clear_line
 from .files import columns_of, inputs_at, show_table, split_names, will_write_table
 
 
@@ -74,6 +74,10 @@ def aggregate(
         groups = None if by is None else split_names(by, table.columns)
         further = [*(groups or []), *([] if weights is None else [weights])]
         columns_of(table, further, at)
+        for name in groups or ():
+            if (none := table[name].isna().to_numpy()).any():
+                row = int(none.argmax())
+                fail(f"{at}, row {row}, column {name!r}: no label, and every row needs a group")
         extra = [name for name in dict.fromkeys(further) if name not in X.columns]
         found = fitted.aggregate(
             X.join(table[extra]),

@@ -19,6 +19,7 @@ __all__ = ["Chosen", "chosen", "only", "scored"]
 
 
 A_FEW = 0.1  # share of rows that may lie beyond those fitted, as some at the ends do
+FEWEST_GROUPS = 5  # held out, below which a standard error says little
 
 
 class Chosen(NamedTuple):
@@ -63,6 +64,13 @@ def chosen(
         held = in_groups(table[by], share, seed)
         groups = table[by][held].nunique(dropna=False)
         of = table[by].nunique(dropna=False)
+        if groups < FEWEST_GROUPS:
+            warnings.warn(
+                f"only {groups} of {of} groups of {by} {'is' if groups == 1 else 'are'} held out: "
+                "standard errors count each group once and are rough with so few; raise --holdout",
+                UserWarning,
+                stacklevel=2,
+            )
         return Chosen(held, f"{groups} of {of} groups of {by}, chosen at random", by)
     else:
         held = at_random(len(table), share, seed)
@@ -80,6 +88,7 @@ def _later(X: "pd.DataFrame", path: Path, by: str | None, after: str) -> tuple["
     """Which rows have an input above a limit, and the name of that input."""
     import pandas as pd
 
+    from ..columns import is_time
     from ..inputs import read_inputs
 
     table, columns = read_inputs(X)
@@ -104,6 +113,8 @@ def _later(X: "pd.DataFrame", path: Path, by: str | None, after: str) -> tuple["
         )
     (column,) = able
     if limit is None:
+        if column.kind == "time" and not is_time(after):
+            fail(f"--holdout-after {after!r} is not a date; write a date as 2001-06-01")
         values = pd.DataFrame({column.name: [after]})
         limit = float(read_inputs(values, [column], "--holdout-after")[0][0, 0])
     j = columns.index(column)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__, baselines, pictures
 from ..curves import read_data
-from ..files import temporary_file
+from ..files import refuse_folder, temporary_file
 from ..model import HetMOGP
 from ..pictures import Picture
 from ..summary import shown
@@ -54,6 +54,7 @@ def write(
         The warnings it contains.
     """
     check_is_fitted(model, "elbo_")
+    refuse_folder(path)
     data = read_data(model, X, Y)
     scored = [] if data is None else parts(model, data, (X, Y), LEVEL)
     warnings = notes(model, scored[0].scores if scored else None, LEVEL)

@@ -329,6 +329,15 @@ def test_few_groups_held_out_are_warned_of():
         chosen(table, table, Path("t.csv"), 0.2, "site", None, 0)
 
 
+def test_errors_about_inputs_name_the_file(tmp_path):
+    rows = [f"{20 + k},{k}" for k in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,y", *rows, "27 y,3"]))
+    found = run("fit", tmp_path / "t.csv", "--inputs", "age", "--output", "y:gaussian")
+    assert found.exit_code == 1
+    assert "t.csv, column 'age': row 30 has '27 y', which is not a number; the" in found.stderr
+    assert "--labels age" in found.stderr
+
+
 def test_a_date_after_which_rows_are_held_out_is_one(tmp_path, capsys):
     X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=60)})
     with pytest.raises(typer.Exit):

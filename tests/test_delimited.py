@@ -263,7 +263,7 @@ def test_rows_that_end_in_a_comma_belong_to_files_that_do_not():
         (["a,\u00e9\n1,2\n".encode("latin-1")], r"it is not text in UTF-8 \(line 1\); save it as CSV"),
         (["a\n\u00e9\n1\n".encode("latin-1")], r"UTF-8 \(line 2\)"),
         ([b"a,b\n" + b"1,2\n" * 900 + b"1,\xe9\n"], "it is not text in UTF-8"),
-        ([b"a,b\n" + b"1,2\n" * 900 + b"1,\xe9,3\n"], "row 900 has 3 cells"),
+        ([b"a,b\n" + b"1,2\n" * 900 + b"1,\xe9,3\n"], r"row 900 \(line 902 of the file\) has 3 cells"),
         ([b"\0\1\2\3"], "it is not text in UTF-8"),
         ([b"a\n" + b"1" * 20_000 + b"\n"], "a row is longer than .* MB, or a quotation mark"),
     ],

@@ -424,3 +424,21 @@ def test_no_rows_are_no_matter_of_weights():
     empty = pd.DataFrame({"x": [0.0], "y": [1.0]})[:0]
     with pytest.raises(ValueError, match="output 'y' has no observed value$"):
         read({"y": hm.Gaussian()}, empty[["x"]], empty[["y"]])
+
+
+def test_texts_that_cannot_be_read_are_counted_and_recoding_is_advised():
+    words = ["row 0: 'male' is not a Bernoulli value", "recode two other values", "(and 2 more rows)"]
+    with pytest.raises(ValueError) as error:
+        observe("sex", hm.Bernoulli(), ["male", "female", None, "male"])
+    assert all(part in str(error.value) for part in words)
+
+
+def test_complex_outputs_are_refused():
+    with pytest.raises(ValueError, match="output 'y' holds complex numbers"):
+        observe("y", hm.Gaussian(), pd.Series([1j, 2.0]))
+
+
+def test_more_classes_than_a_third_of_the_values_are_doubted():
+    notes = {"note": [f"text {k % 20}" for k in range(40)]}
+    (doubt,) = read({"note": hm.Categorical()}, np.arange(40.0), notes).doubts()
+    assert doubt[1].startswith("it has 20 classes for 40 values, so most are too rare")

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 RESERVED = "global"
+FEW_CLASSES = 10  # so many may be rare without a warning
 WEIGHT = Argument("a number >= 0", lambda w: w >= 0)
 
 
@@ -70,7 +71,7 @@ class Dataset:
             observed = likelihood.at(own)
             doubt = observed.doubt(y[seen]) or one_sided(observed, y[seen])
             if doubt is None and not given and not observed.limited:
-                doubt = _one_value(observed, y[seen])
+                doubt = _too_alike_or_different(observed, y[seen])
             if doubt is not None:
                 yield name, doubt
 
@@ -105,8 +106,13 @@ class Dataset:
         return [j for j, column in enumerate(self.columns) if column.kind == "category"]
 
 
-def _one_value(likelihood: Likelihood, y: np.ndarray) -> str | None:
-    """A warning, in words, if all values are the same."""
+def _too_alike_or_different(likelihood: Likelihood, y: np.ndarray) -> str | None:
+    """A warning, in words, if all values are the same, or most classes have a value or two."""
+    if len(likelihood.levels) > max(FEW_CLASSES, len(y) / 3):
+        return (
+            f"it has {len(likelihood.levels)} classes for {len(y)} values, so most are too rare to "
+            "learn anything about; if it is text rather than classes, leave it out"
+        )
     if (y != y[0]).any():
         return None
     value = likelihood.levels[int(y[0])] if likelihood.levels else f"{y[0]:g}"
@@ -355,7 +361,8 @@ def argument_values(
     try:
         numbers = numbers_in(cells)
     except InvalidValueError as error:
-        raise ValueError(_unsupported(where, error.row, error.value, *wanted)) from None
+        bad_one = error.row, error.value, *wanted, error.others
+        raise ValueError(_unsupported(where, *bad_one)) from None
     needed = np.ones(N, bool) if missing is None else ~missing
     with np.errstate(invalid="ignore"):
         fine = np.isfinite(numbers) & rule.valid(numbers)
@@ -385,6 +392,8 @@ def observe(
         limited: whether values beyond a limit count as partly known.
     """
     y, where, given = _column(name, y), f"output {name!r}", given or {}
+    if np.iscomplexobj(y):
+        raise ValueError(f"{where} holds complex numbers; an output must be real")
     categories = y.dtype if isinstance(y.dtype, pd.CategoricalDtype) else None
     if categories is not None and (categories.ordered or likelihood.outcome != "ordered"):
         try:
@@ -396,7 +405,8 @@ def observe(
         likelihood, numbers = likelihood.observe(_cells(y, as_numbers=not likelihood.labelled))
     except InvalidValueError as error:
         support = likelihood.support_for({})
-        raise ValueError(_unsupported(where, error.row, error.value, what, support)) from None
+        bad_one = error.row, error.value, what, support, error.others
+        raise ValueError(_unsupported(where, *bad_one)) from None
     except ValueError as error:
         raise ValueError(f"{where} {error}") from None
     if limited:
@@ -432,7 +442,7 @@ def _unsupported(where: str, row: int, value: Any, what: str, support: str, othe
         if value != value
         else f"{value:g}"
     )
-    more = f" (and {others} more rows)" if others else ""
+    more = f" (and {others} more row{'s' * (others > 1)})" if others else ""
     return f"{where}, row {row}: {shown} is not {what}, which is {support}{more}"
 
 

@@ -17,7 +17,7 @@ from .application import (
     one_clear_line,
     print_json,
 )
-from .files import columns_of, read_table, split_names, with_inputs, with_labels
+from .files import check_inputs, columns_of, read_table, split_names, with_inputs, with_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,7 @@ def discover(
             fail(f"{data} has no column beside the inputs")
         table = with_inputs(table, chosen, data, drop_missing)
         X = with_labels(columns_of(table, chosen, data), labels, data)
+        check_inputs(X, data)
         for name in named:
             if name in X:
                 fail(f"{name!r} is named as an input and as an output")

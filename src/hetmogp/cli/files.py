@@ -11,11 +11,13 @@ from .application import fail, print_data, print_json, tell
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..columns import Column
     from ..disk import Table
     from ..model import HetMOGP
 
 __all__ = [
     "argument_columns",
+    "check_inputs",
     "columns_of",
     "inputs_at",
     "is_many",
@@ -121,6 +123,13 @@ def with_inputs(
     return table[~rows].reset_index(drop=True)
 
 
+def check_inputs(X: "pd.DataFrame", path: Path, columns: "Sequence[Column] | None" = None) -> None:
+    """Raise an error that names the file if its inputs cannot be read."""
+    from ..inputs import read_inputs
+
+    read_inputs(X, columns, str(path))
+
+
 def with_labels(X: "pd.DataFrame", names: str | None, path: Path) -> "pd.DataFrame":
     """Inputs of which some are labels, even if they look like numbers."""
     import pandas as pd
@@ -151,6 +160,7 @@ def read_for(
             fail(f"{path} has no column {name!r}; the model was fitted on {needed}")
     columns_of(table, needed, path)
     table = with_inputs(table, inputs, path, drop)
+    check_inputs(table[inputs], path, model.columns_)
     return table[inputs], table
 
 

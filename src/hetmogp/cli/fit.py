@@ -21,6 +21,7 @@ from .application import (
     tell,
 )
 from .files import (
+    check_inputs,
     columns_of,
     is_many,
     learned,
@@ -230,6 +231,8 @@ def fit(
         else:
             refuse_many(data, drop_missing)
         X = with_labels(columns_of(table, names, data), labels, data)
+        if many is None:
+            check_inputs(X, data)
         target = data.with_suffix(".hetmogp") if model is None else model
         if first:
             will_write(target, data)

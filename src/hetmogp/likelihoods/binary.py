@@ -34,7 +34,7 @@ class Bernoulli(Likelihood):
     """
 
     links = {"probability": logistic}
-    support = "0 or 1 (or the words no and yes, false and true)"
+    support = "0 or 1, or the words no and yes, false and true (recode two other values as these)"
     outcome = "yes/no"
     levels = (0, 1)
     mean_name = "probability"

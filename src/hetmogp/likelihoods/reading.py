@@ -17,7 +17,7 @@ def numbers_in(column: np.ndarray) -> np.ndarray:
         odd = [r for r, v in enumerate(column) if isinstance(v, str) or not _is_number(v)]
         if odd:  # rather name a value that is no number than a number in text
             row = next((row for row in odd if not _is_number(column[row])), odd[0])
-            raise InvalidValueError(row, column[row])
+            raise InvalidValueError(row, column[row], len(odd) - 1)
     return np.asarray(column, dtype=float)
 
 
@@ -39,8 +39,11 @@ def _is_number(value: Any) -> bool:
 
 
 class InvalidValueError(ValueError):
-    """A value a likelihood cannot read, with its row; the caller adds the output's name."""
+    """A value a likelihood cannot read, with its row; the caller adds the output's name.
 
-    def __init__(self, row: int, value: Any):
+    `others` is how many further values cannot be read either, as far as that is known.
+    """
+
+    def __init__(self, row: int, value: Any, others: int = 0):
         super().__init__(f"row {row}: {value!r}")
-        self.row, self.value = row, value
+        self.row, self.value, self.others = row, value, others

@@ -242,7 +242,8 @@ def test_what_sharing_is_worth_is_said_in_words_that_fit(model):
     rows |= {"over_alone": 0.0049, "over_alone_se": 0.001}
     assert "too small to matter (+0.005 ± 0.001)" in baselines._over_alone(rows, True)
     rows |= {"over_constant": 0.0049, "over_constant_se": 0.001}
-    assert baselines._over_constant("a", "average", rows).endswith(", too little to matter")
+    said = baselines._over_constant("a", "average", rows)
+    assert str(said).endswith(", too little to matter")
 
 
 def test_an_output_without_spread_beats_nothing():
@@ -266,5 +267,6 @@ def test_an_interrupt_while_latents_are_chosen_decides_nothing(monkeypatch):
         model.fit(t[:20], {"a": t[:20], "b": f[:20]})
     summary = model.summary()
     assert summary.decision == "interrupted before sharing was tried: the outputs share nothing"
-    assert summary.gains is None and summary.shared is None
+    assert summary.gains is None
+    assert summary.shared is None
     assert "sharing" not in " ".join(summary.sentences.values())

@@ -469,7 +469,8 @@ def test_the_command_fails_in_one_line(table, tmp_path, arguments, message):
 def test_auto_in_a_list_is_that_of_a_dict():
     Y = pd.DataFrame({"a": x, "on": (x > 0.5).astype(int)})
     chosen, found = discovery.choose([hm.Gaussian(), "auto"], x, Y, progress=False)
-    assert (chosen, list(found)) == ({"a": hm.Gaussian(), "on": hm.Bernoulli()}, ["on"])
+    assert chosen == {"a": hm.Gaussian(), "on": hm.Bernoulli()}
+    assert list(found or {}) == ["on"]
 
 
 def test_the_command_fails_where_nothing_can_be_modelled(tmp_path):

@@ -103,5 +103,5 @@ def test_what_has_no_sites_and_other_data_are_refused():
     with pytest.raises(ValueError, match="the largest value of input 'x0' is another one here"):
         model.leave_one_out(t + 1.0, Y)
     model.mark_held_out(t, np.arange(len(Y)) < 3)
-    with pytest.raises(ValueError, match=r"here it has 20; pass .*: fitted = ~model.held_out\(X\)"):
+    with pytest.raises(ValueError, match=r"here it has 20; pass .*: X\[~model.held_out\(X\)\]"):
         model.leave_one_out(t, Y.assign(b=Y["b"].where(Y.index >= 3)))

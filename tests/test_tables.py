@@ -422,15 +422,14 @@ def test_a_word_in_the_place_of_a_likelihood_gets_advice(word, advice):
 
 def test_no_rows_are_no_matter_of_weights():
     empty = pd.DataFrame({"x": [0.0], "y": [1.0]})[:0]
-    with pytest.raises(ValueError, match="output 'y' has no observed value$"):
+    with pytest.raises(ValueError, match=r"output 'y' has no observed value$"):
         read({"y": hm.Gaussian()}, empty[["x"]], empty[["y"]])
 
 
 def test_texts_that_cannot_be_read_are_counted_and_recoding_is_advised():
-    words = ["row 0: 'male' is not a Bernoulli value", "recode two other values", "(and 2 more rows)"]
-    with pytest.raises(ValueError) as error:
+    words = r"row 0: 'male' is not a Bernoulli .*recode two other values .*\(and 2 more rows\)"
+    with pytest.raises(ValueError, match=words):
         observe("sex", hm.Bernoulli(), ["male", "female", None, "male"])
-    assert all(part in str(error.value) for part in words)
 
 
 def test_complex_outputs_are_refused():

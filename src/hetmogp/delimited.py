@@ -248,19 +248,19 @@ class TextFile:
             row, names, cells = map(int, match.groups())
             what = "1 cell" if cells == 1 else f"{cells} cells"
             quote = "; is a quotation mark not closed?" if "\n" in said else ""
-            line, header = self._line(row), f"its header has {names - self.longer} names"
-            where = "" if line is None else f" (line {line} of the file)"
+            at, header = self._line(row), f"its header has {names - self.longer} names"
+            where = "" if at is None else f" (line {at} of the file)"
             return f"row {row - 2}{where} has {what}, {header}{quote}"
         return said.splitlines()[0] if said else type(error).__name__
 
     def _line(self, row: int) -> int | None:
         """The line of the file on which a row is, from 1; None where cells have line breaks."""
-        for line, text in enumerate(BufferedReader(self._stream()), 1):
+        for at, text in enumerate(BufferedReader(self._stream()), 1):
             if text.count(b'"') % 2:
                 return None
             row -= bool(text.strip(b"\r\n"))
             if row == 0:
-                return line
+                return at
         return None
 
 

@@ -16,7 +16,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-__all__ = ["UnreadableFileError", "read_numbers", "refuse_folder", "temporary_file", "write_numbers"]
+__all__ = [
+    "UnreadableFileError",
+    "read_numbers",
+    "refuse_folder",
+    "temporary_file",
+    "write_numbers",
+]
 
 LARGEST_HEADER = 2**26  # bytes; names and labels need far less
 LONGEST_ENDING = 32  # bytes; with the rest of a temporary name far below a file system's 255

@@ -130,9 +130,8 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
     wrong = ~np.isfinite(table)
     row, j = (int(k) for k in np.argwhere(wrong)[0])
     value = "NaN" if np.isnan(table[row, j]) else f"{table[row, j]}"
-    found = (
-        f"{value} is not a finite number" if columns[j].kind == "number" else "the value is missing"
-    )
+    number = columns[j].kind == "number"
+    found = f"{value} is not a finite number" if number else "the value is missing"
     rows = int(wrong.any(axis=1).sum())
     have = "1 row has" if rows == 1 else f"{rows:,} rows have"
     return (

@@ -74,11 +74,13 @@ def refuse_others(fitted: Fitted, data: Dataset, what: str) -> None:
         )
     for name, seen in zip(data.names, data.observed(), strict=True):
         if seen.sum() != fitted.record.observed[name]:
-            held = fitted.record.held_out is not None
+            marked = fitted.record.held_out is not None
+            fitted_rows = (
+                "; pass the rows that were fitted: X[~model.held_out(X)]" if marked else ""
+            )
             raise ValueError(
                 f"{what} about the data that were fitted: there output {name!r} had "
-                f"{fitted.record.observed[name]} values, here it has {seen.sum()}"
-                + "; pass the rows that were fitted: fitted = ~model.held_out(X), X[fitted]" * held
+                f"{fitted.record.observed[name]} values, here it has {seen.sum()}{fitted_rows}"
             )
     rows = np.concatenate([X[s] for X, s in zip(data.inputs, data.observed(), strict=True)])
     here = np.stack([rows.min(axis=0), rows.max(axis=0)])

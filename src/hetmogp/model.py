@@ -263,8 +263,8 @@ class HetMOGP(Questions, BaseEstimator):
                 f"output {name!r}: in a quick check (a small fit of the model, scored on other "
                 "rows; on few rows, each value left out in turn) it is predicted "
                 f"{gap:.3f} nats per value worse than a constant would. The inputs may say "
-                "nothing about it, or the other outputs may harm its predictions: fit it alone, "
-                "or leave it out",
+                "nothing about it, or the other outputs may harm its predictions: fit it alone, or "
+                "leave it out",
                 UserWarning,
                 stacklevel=3,
             )

@@ -303,6 +303,7 @@ def test_the_check_takes_outputs_without_names():
     assert worse == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*it has one value only")
 def test_the_check_needs_values_on_both_sides():
     y = np.full(len(x), np.nan)
     y[:2] = 1.0, 2.0

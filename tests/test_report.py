@@ -398,7 +398,7 @@ def test_an_output_that_shares_nothing_is_named(apart):
 
 def test_one_output_of_three_that_shares_nothing_is_named():
     class Model:
-        output_names_, prior = ["a", "b", "c"], "lmc"
+        output_names_, prior, fitted = ["a", "b", "c"], "lmc", SimpleNamespace(untried=False)
 
         def summary(self):
             return SimpleNamespace(sharing=pd.Series({"a": 0.04, "b": 0.9, "c": 0.9}))

@@ -18,7 +18,7 @@ def split_inputs(
     names: list[str], X: Any, columns: Sequence[Column] | None
 ) -> dict[str, tuple[np.ndarray, list[Column]]]:
     """One input table per output, the same object where outputs share it, and the columns."""
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse matrix may be a dict
         X = _by_text(X)
         for name in names:
             if name not in X:
@@ -142,10 +142,10 @@ def _not_finite(table: np.ndarray, columns: Sequence[Column], what: str) -> str:
 
 def _as_frame(X: Any, what: str) -> pd.DataFrame:
     """Any table as a frame whose column names are text."""
-    if isinstance(X, Mapping):
-        raise ValueError(f"{what} is a dict; give one table with all inputs")
     if hasattr(X, "toarray"):
         raise ValueError(f"{what} is a sparse matrix; pass {what}.toarray()")
+    if isinstance(X, Mapping):
+        raise ValueError(f"{what} is a dict; give one table with all inputs")
     if isinstance(X, pd.Index):
         X = pd.Series(X, name=X.name)
     if isinstance(X, pd.Series):

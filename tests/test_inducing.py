@@ -161,6 +161,7 @@ def test_the_right_number_of_arrays_is_said(latents, right):
         model.fit(np.arange(6.0), np.arange(6.0))
 
 
+@pytest.mark.slow
 def test_a_model_whose_latents_differ_is_saved_and_shown(tmp_path):
     """By default: a smooth and a rough output, alone or together, with more rows than fit."""
     rng = np.random.default_rng(4)

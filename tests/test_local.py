@@ -501,7 +501,7 @@ def test_a_table_on_disk_has_local_latents_too(tmp_path):
     assert model.nlpd(X, Y)["global"] == pytest.approx(here["global"], abs=0.05)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.slow), "float32"])
 def test_local_latents_of_a_series_and_of_outputs_with_their_own_inputs(dtype):
     t = np.linspace(0, 1, 700)
     f = np.cumsum(rng.standard_normal(700)) / 10
@@ -527,6 +527,7 @@ def test_what_local_latents_do_not_go_with_is_said():
         hm.HetMOGP(LIKELIHOODS, local=2, method="vem").fit(X, Y)
 
 
+@pytest.mark.slow
 def test_labels_have_local_latents_of_their_own():
     """Two sites whose series have nothing in common: each is followed, and told apart."""
     t = np.linspace(0.0, 40.0, 1500)

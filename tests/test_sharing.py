@@ -254,6 +254,7 @@ def test_numbers_that_tell_units_apart_come_back_at_irregular_distances(values, 
     assert not tells_units((0, 1), np.c_[values, values])  # a place
 
 
+@pytest.mark.slow
 def test_what_is_a_units_own_is_not_passed_on_to_a_new_unit_nearby():
     """Units known by their age, each with an effect of its own: a new one is anyone's guess."""
     draw = np.random.default_rng(0)
@@ -294,6 +295,7 @@ def test_outputs_that_stay_alone_are_those_of_independent_models(separate, unrel
     assert separate.history_[-1] < separate.elbo_  # less what the hyperpriors take
 
 
+@pytest.mark.slow
 def test_what_is_chosen_on_a_sample_is_asked_again_on_all_rows():
     """1,100 rows, of which 1,000 are looked at first: the table of gains is about all of them."""
     t = np.linspace(0.0, 1.0, 1100)

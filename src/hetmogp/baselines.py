@@ -307,7 +307,7 @@ def _over_alone(row: Mapping[str, float | None], shares: bool) -> str:
 def _rounded(value: float, error: float, sign: str = "") -> str:
     """A number with its standard error, both with as many digits as the error is known to."""
     digits = 2 if error >= 0.0095 else 3
-    return f"{value:{sign}.{digits}f} ± {error:.{digits}f}"
+    return f"{value:{sign}z.{digits}f} ± {error:.{digits}f}"  # z: no minus before zero
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Local latents: places and their relations, q by blocks against exact processes, whole fits."""
 
+import warnings
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,8 +15,9 @@ from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 
 import hetmogp as hm
-from hetmogp.fitting import local
+from hetmogp.fitting import learning, local
 from hetmogp.fitting.draws import Feed
+from hetmogp.fitting.fit import NotPositiveDefiniteError
 from hetmogp.fitting.local import kernel_of_range
 from hetmogp.fitting.options import Options
 from hetmogp.places import Places, nearest
@@ -434,6 +436,21 @@ def test_a_full_batch_has_local_latents_too_where_inducing_inputs_are_too_few():
     assert fine.score(t[new], y[new]) > smooth.score(t[new], y[new]) + 0.05
     with pytest.raises(ValueError, match="local=0"):
         fine.leave_one_out(t[old], y[old])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, NotPositiveDefiniteError])
+def test_an_attempt_that_fails_does_not_lose_the_fit(monkeypatch, error):
+    def failing(*rest):
+        raise error
+
+    monkeypatch.setattr(learning, "_with_detail", failing)
+    t = np.arange(900.0)
+    y = np.sin(t / 30) + 0.3 * np.random.default_rng(0).standard_normal(900)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the interrupt
+        model = hm.HetMOGP([hm.Gaussian()], progress=False).fit(t, y)
+    assert model.method_ == "vem"
+    assert model.score(t, y) > -0.5
 
 
 def test_a_fit_is_given_up_when_its_gains_no_longer_lead_to_the_goal():

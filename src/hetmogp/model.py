@@ -101,9 +101,8 @@ class HetMOGP(Questions, BaseEstimator):
 
     Attributes:
         elbo_: the evidence lower bound reached.
-        history_: the bound after each round, or its mean over each window of steps. It includes the
-            prior on the constants of outputs with fewer than 20 values, or with one repeated value,
-            and the prior on the weights that `weight_scale` sets.
+        history_: the objective after each round (the bound plus the log density of the
+            hyperparameters' priors), or the mean bound over each window of steps.
         converged_: whether the convergence rule was met.
         n_iter_: rounds or steps taken.
         method_: "vem" or "svi".

@@ -170,7 +170,8 @@ def _finer(
 ) -> Fit | None:
     """A fit with local latents, if inducing inputs are too few for this table and it pays.
 
-    Units that numbers identify (`supports`) have no neighbours.
+    Units that numbers identify (`supports`) have no neighbours. Whatever becomes of the attempt,
+    the fit to the full batch is not lost.
     """
     number = how_many_local(data, options, ready, None)
     kernels = in_use(choice.chosen).prior.kernels
@@ -183,7 +184,15 @@ def _finer(
         return None
     svi = prepared(data, replace(options, method="svi"), None, ready.scaling)
     rest = data, options, svi, choice, progress, checkpoints, None, fit.bound
-    _, finer = _with_detail(number, *rest)
+    try:
+        _, finer = _with_detail(number, *rest)
+    except NotPositiveDefiniteError:
+        return None
+    except KeyboardInterrupt:
+        if distributed.count() > 1:
+            raise
+        fit.interrupt()
+        return None
     if finer.interrupted:
         fit.interrupted = True
         return None
